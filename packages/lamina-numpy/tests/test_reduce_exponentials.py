@@ -1,7 +1,7 @@
 """`logsumexp`: infinities, nothing, weights, signs, complex numbers, names, derivatives of any order."""
 import numpy as np
 import pytest
-from lamina_autodiff import grad, hessian
+from lamina_autodiff import grad, hessian, jvp
 from lamina_batching import vmap
 from lamina_ir import ShapeError
 
@@ -79,6 +79,20 @@ def test_the_slope_in_a_weight_that_is_zero():
     slopes = grad(lambda b: logsumexp(a, b=b))(b)
     np.testing.assert_allclose(slopes, np.exp(a) / (b * np.exp(a)).sum(), rtol=1e-6)
     assert np.isfinite(grad(lambda a: logsumexp(a, b=b))(np.array([inf, 1., 2.], np.float32))).all()
+
+
+def test_slopes_where_elements_are_infinite():
+    for a, b, want in (([inf, 1.], None, [1, 0]), ([inf, -inf, 2.], None, [1, 0, 0]), ([inf, inf, 0.], None, [.5, .5, 0]),
+                       ([-inf, 1.], None, [0, 1]), ([inf, 1.], [2., .5], [1, 0]), ([inf, inf, 0.], [2., .5, 1.], [.8, .2, 0]),
+                       ([inf, 1.], [0., .5], [0, 1]), ([nan, inf], [0., .5], [0, 1]), ([inf, 1.], [2., -.5], [1, 0])):
+        a, b = np.array(a, np.float32), None if b is None else np.array(b, np.float32)
+        for f in (lambda a: logsumexp(a, b=b), lambda a: logsumexp(a, b=b, return_sign=True)[0]):  # noqa: B023
+            np.testing.assert_allclose(grad(f)(a), want, rtol=1e-6)
+            np.testing.assert_allclose([jvp(f, (a,), (t,))[1] for t in np.eye(len(a), dtype=np.float32)], want, rtol=1e-6)
+    np.testing.assert_array_equal(hessian(logsumexp)(np.array([inf, 1.], np.float32)), np.zeros((2, 2)))
+    np.testing.assert_array_equal(grad(lambda b: logsumexp(np.array([inf, 1.]), b=b))(np.array([2., 1.])), [.5, 0])
+    for a, b in (([inf, inf], [1., -1.]), ([inf, 1.], [1., nan]), ([inf, nan], [1., 1.])):
+        assert np.isnan(logsumexp(np.array(a), b=np.array(b)))
 
 
 @pytest.mark.parametrize("axis, whole", [("b", 0), (("b", 0), (0, 1)), ((-1, "b"), (0, 2))])

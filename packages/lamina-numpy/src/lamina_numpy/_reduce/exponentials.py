@@ -1,10 +1,12 @@
 """Logarithms of sums of exponentials, without overflow on the way."""
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 import numpy as np
+from lamina_autodiff import custom_jvp, jvp
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, AxisLike, lax
 from lamina_tracing.extend import typeof
@@ -24,12 +26,52 @@ def _real(x: Any) -> Any:
     return lax.real(x) if dtypes.is_complex(typeof(x).dtype) else x
 
 
-def _top(x: Any, axes: tuple[int, ...]) -> Any:
-    """The largest real part along axes, zero where that is not finite; it has no slope."""
+def _top(x: Any, axes: tuple[int, ...], finite: bool) -> Any:
+    """The largest real part along axes, zero where that is NaN or minus infinity, or not `finite`; it has no slope."""
     real = lax.stop_gradient(_real(x))
     empty = any(typeof(x).shape[i] == 0 for i in axes)
     top = max_of(real, axes, None, False, -np.inf if empty else None)
-    return choose_by(lax.is_finite(top), top, literal(0, typeof(top).dtype))
+    good = lax.is_finite(top) if finite else lax.gt(top, literal(-np.inf, typeof(top).dtype))
+    return choose_by(good, top, literal(0, typeof(top).dtype))
+
+
+@custom_jvp
+def _below(x: Any, top: Any) -> Any:
+    """How far elements are below the largest. Where that is infinite it is 0 of those that are so too, beside a slope of 1."""
+    infinite = literal(np.inf, typeof(top).dtype)
+    tied = lax.bitwise_and(*pair("logsumexp", lax.eq(x, infinite), lax.eq(top, infinite)))
+    gap = lax.sub(*pair("logsumexp", x, top))
+    return choose_by(tied, lax.div(literal(1, typeof(x).dtype), x), gap)  # 1 / x and not 0: it is NaN wherever x is
+
+
+@_below.defjvp
+def _below_jvp(primals: Any, tangents: Any) -> Any:
+    return _below(*primals), tangents[0]
+
+
+def _defined(terms: Any, top: Any, axes: tuple[int, ...]) -> Any:
+    """1; NaN where infinite terms of several signs meet."""
+    signs = lax.sign(lax.stop_gradient(terms))
+    several = lax.ne(lax.abs(sum_of(signs, axes)), sum_of(lax.abs(signs), axes))
+    lost = lax.bitwise_and(*pair("logsumexp", several, lax.eq(top, literal(np.inf, typeof(top).dtype))))
+    return choose_by(lost, literal(np.nan, typeof(top).dtype), literal(1, typeof(top).dtype))
+
+
+@functools.partial(custom_jvp, nondiff_argnums=(1,))
+def _plain(x: Any, axes: tuple[int, ...]) -> Any:
+    """Without weights, in the form that compilers know as one kernel."""
+    top = _top(x, axes, True)
+    over = kept(top, axes, len(axes) < len(typeof(x).shape))
+    return lax.add(lax.log(sum_of(lax.exp(lax.sub(*pair("logsumexp", x, over))), axes)), top)
+
+
+@_plain.defjvp
+def _plain_jvp(axes: tuple[int, ...], primals: Any, tangents: Any) -> Any:
+    def sloped(x: Any) -> Any:
+        top = _top(x, axes, False)
+        gap = _below(x, kept(top, axes, len(axes) < len(typeof(x).shape)))
+        return lax.add(lax.log(sum_of(lax.exp(gap), axes)), top)
+    return jvp(sloped, primals, tangents)
 
 
 @public("axis", "keepdims", "return_sign")
@@ -54,7 +96,8 @@ def logsumexp(a: ArrayLike, axis: AxisLike = None, b: ArrayLike | None = None, k
       ShapeError: `axis` names an axis that `a` does not have, or one twice; `a` and `b` do not broadcast to each other.
       UnboundAxisError: `axis` names a mapped axis that is not bound.
 
-    Derivative: `b * exp(a - logsumexp(a))`, of all orders; NaN where the largest element is infinite.
+    Derivative: `b * exp(a - logsumexp(a))`, of all orders; where real elements are plus infinity they alone have one, and share
+      it as finite ones of one size would. NaN where all that count are minus infinity.
     Source: meaning of `scipy.special.logsumexp`; the largest element is taken off before `exp` and added to the logarithm.
 
     >>> logsumexp(np.array([1000., -np.inf, 0.]))
@@ -73,14 +116,24 @@ def logsumexp(a: ArrayLike, axis: AxisLike = None, b: ArrayLike | None = None, k
     axes = axes_of("logsumexp", axis, len(shape))
     if where is not None:
         x = choose_by(fitted("logsumexp", where, shape), x, literal(-np.inf, work))
+    if w is None and not return_sign and not dtypes.is_complex(work):
+        return kept(cast(_plain(x, axes), final), axes, keepdims)
     counted = None if w is None else lax.ne(w, literal(0, final))
-    top = _top(x if w is None else choose_by(counted, x, literal(-np.inf, work)), axes)
-    gap = lax.sub(*pair("logsumexp", x, cast(kept(top, axes, len(axes) < len(shape)), work)))
+    top = _top(x if w is None else choose_by(counted, x, literal(-np.inf, work)), axes, dtypes.is_complex(work))
+    over = kept(top, axes, len(axes) < len(shape))
+    gap = lax.sub(*pair("logsumexp", x, cast(over, work))) if dtypes.is_complex(work) else _below(x, over)
     if w is not None:
         # An element of weight zero adds nothing, but while its exponential is a number that is the slope in its weight.
         most = literal(math.log(float(dtypes.finfo(work).max)) - 1, dtypes.real_of(work))
         counted = lax.bitwise_or(*pair("logsumexp", counted, lax.le(_real(gap), most)))
-        terms = lax.mul(*pair("logsumexp", lax.exp(choose_by(counted, gap, literal(-np.inf, work))), cast(w, work)))
+        w = cast(w, work)
+        if not dtypes.is_complex(work):  # beside infinite elements others add nothing, be their weights infinite
+            infinite = literal(np.inf, work)
+            none = lax.bitwise_and(*pair("logsumexp", lax.eq(gap, literal(-np.inf, work)), lax.eq(over, infinite)))
+            w = choose_by(lax.bitwise_and(*pair("logsumexp", none, lax.eq(lax.abs(w), infinite))), literal(0, work), w)
+        terms = lax.mul(*pair("logsumexp", lax.exp(choose_by(counted, gap, literal(-np.inf, work))), w))
+        if not dtypes.is_complex(work):
+            terms = lax.mul(*pair("logsumexp", terms, kept(_defined(terms, top, axes), axes, len(axes) < len(shape))))
     else:
         terms = lax.exp(gap)
     total = sum_of(terms, axes)
