@@ -6,6 +6,7 @@ import pytest
 from lamina_autodiff import jvp, linearize
 from lamina_ir import dtypes
 from lamina_tracing import jit, lax, make_jaxpr
+from lamina_tracing.extend import typeof
 
 X = np.float32([1, 2, 3])
 
@@ -98,3 +99,12 @@ def test_an_error_inside_leaves_the_thread_usable():
 
 def test_under_jit():
     assert jit(lambda x, t: jvp(cube, (x,), (t,)))(2.0, 1.0) == (8, 12)
+
+
+@pytest.mark.parametrize("fun", [
+    lambda x: lax.mul(x, 2.), jit(lambda x: lax.mul(lax.sin(x), x)),
+    lambda x: lax.fori_loop(0, 3, lambda i, c: lax.mul(c, x), x),
+    lambda x: lax.cond(True, lax.sin, lax.cos, x), lambda x: lax.mul(np.float32(2), x)])
+def test_tangents_are_as_weak_as_values(fun):
+    value, tangent = jvp(fun, (3.,), (1.,))
+    assert typeof(tangent).weak_type == typeof(linearize(fun, 3.)[1](1.)).weak_type == typeof(value).weak_type

@@ -64,7 +64,7 @@ class custom_vjp(RuledFunction[P, R]):
     >>> grad(f)(0.0, 3.0)
     Array(3., dtype=float32, weak_type=True)
     >>> jvp(f, (0.0, 3.0), (1.0, 0.0))[1]
-    Array(3., dtype=float32)
+    Array(3., dtype=float32, weak_type=True)
     """
 
     kind = "custom_vjp"

@@ -354,7 +354,7 @@ def flow_row(prim: Any) -> Split:
     >>> from lamina_autodiff import jvp
     >>> with jvp_rules.override(prims.cond_p, flow_row(prims.cond_p)):
     ...     jvp(lambda x: lax.cond(True, lax.sin, lax.cos, x), (0.0,), (1.0,))[1]
-    Array(1., dtype=float32)
+    Array(1., dtype=float32, weak_type=True)
     """
     return Split(lambda primals, tangents, /, **params: flow_jvp(prim, primals, tangents, params),
                  lambda trace, primals, tangents, /, **params: flow_linearize(trace, prim, primals, tangents, params))

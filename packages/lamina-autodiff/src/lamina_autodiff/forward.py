@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, overload
 from lamina_ir import dtypes, trees
 from lamina_tracing.extend import Tracer, boundary, function_name, typeof
 
-from .checks import check_function, leaf_types, tangent_leaves, zeros_of
+from .checks import as_weak_as, check_function, leaf_types, tangent_leaves, zeros_of
 from .linear_function import LinearFunction
 from .jvp import run_jvp
 from .linear import LinearProgram, linearize_flat
@@ -47,8 +47,9 @@ def _flat_function(fun: Callable[..., Any], tree: Any, has_aux: bool, call: str)
     return flat, info
 
 
-def _tangents_of(out: Sequence[Any], dout: Sequence[Any]) -> list[Any]:
-    return [zeros_of(typeof(o)) if t is None else t for o, t in zip(out, dout)]
+def _tangents_of(avals: Sequence[Any], dout: Sequence[Any]) -> list[Any]:
+    """Of all outputs, as weak as these are."""
+    return [zeros_of(a) if t is None else as_weak_as(t, a) if a.weak_type else t for a, t in zip(avals, dout)]
 
 
 @overload
@@ -95,7 +96,7 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
     out, dout = run_jvp(run, flat, active)
     out_tree, aux_tree, n = info
     value = trees.tree_unflatten(out_tree, out[:n])
-    tangent = trees.tree_unflatten(out_tree, _tangents_of(out[:n], dout[:n]))
+    tangent = trees.tree_unflatten(out_tree, _tangents_of([typeof(o) for o in out[:n]], dout))
     return (value, tangent, trees.tree_unflatten(aux_tree, out[n:])) if has_aux else (value, tangent)
 
 
@@ -115,7 +116,7 @@ class _Push:
             raise TypeError(f"linearize: the tangents must have the tree of the primals, {self.tree}; got {tree_t}")
         found = tangent_leaves("linearize", self.avals, flat_t, lambda i: f"argument leaf {i}")
         dout = program.forward([t for t, on in zip(found, self.active) if on])
-        return trees.tree_unflatten(self.out_tree, [zeros_of(a) if t is None else t for a, t in zip(self.out_avals, dout)])
+        return trees.tree_unflatten(self.out_tree, _tangents_of(self.out_avals, dout))
 
 
 @overload
