@@ -144,10 +144,23 @@ with open(os.path.join(os.path.dirname(__file__), "jax_numbers.txt")) as _file:
     TABLE = {line.split()[0]: line.split()[1:] for line in _file}
 
 
+def has_float16_arithmetic():
+    try:
+        with open("/proc/cpuinfo") as file:
+            return "avx512_fp16" in file.read()
+    except OSError:
+        return False
+
+
 def test_all_draws_are_in_the_table():
     assert set(TABLE) == set(CASES)
 
 
+# Draws of 16 bits of which the table has no numbers of CPUs with float16 arithmetic.
+MADE_OF_GAMMA = ("gamma", "gamma.5", "loggamma", "loggamma.5", "beta", "beta1", "dirichlet", "dirichlet2", "chisquare1", "f",
+                 "f1", "t1", "ball")
+NOT_SEEN_THERE = {*(f"{name}:{d}" for name in FLOAT_DRAWS if name.endswith(("_many", "_long")) for d in SMALL),
+                  *(f"{name}:bfloat16" for name in MADE_OF_GAMMA)}
 WHOLE = {f"{name}:{d}" for dtypes, draws in GROUPS[2:] for d in dtypes for name in draws}  # of numbers that no compiler rounds
 
 
@@ -155,6 +168,8 @@ WHOLE = {f"{name}:{d}" for dtypes, draws in GROUPS[2:] for d in dtypes for name 
 def test_numbers_are_those_of_jax(case):
     if case not in WHOLE and version("jaxlib") != "0.10.2":
         pytest.skip("another compiler rounds elementary functions otherwise")
+    if case in NOT_SEEN_THERE and has_float16_arithmetic():
+        pytest.skip("the compiler rounds elsewhere on this CPU, and JAX's numbers there are not known")
     drawn = found(lamina, case)
     assert drawn in (TABLE[case][:2], TABLE[case][2:])
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import lamina_random as random
-from lamina_ir import ShapeError
+from lamina_ir import ShapeError, config
 from lamina_tracing import jit
 
 KEY = np.array([0, 3], np.uint32)
@@ -84,3 +84,24 @@ def test_nothing_is_permuted_to_nothing():
 @pytest.mark.parametrize("draw", [lambda p: random.generalized_normal(KEY, p, (4,)), lambda p: random.ball(KEY, 3, p, (2,))])
 def test_powers_may_be_traced(draw):
     np.testing.assert_allclose(jit(draw)(np.float32(1.5)), draw(np.float32(1.5)), rtol=1e-5)
+
+
+def test_permutation_of_a_number_is_of_an_integer_along_its_only_axis():
+    for x, axis in ((True, 0), (4, 1), (4, None)):
+        with pytest.raises(TypeError, match="permutation: "):
+            random.permutation(KEY, x, axis)
+    assert random.permutation(KEY, 4, -1).shape == (4,)
+
+
+def test_ends_of_randint_may_be_booleans():
+    got, want = random.randint(KEY, (9,), False, np.array([True] * 9)), random.randint(KEY, (9,), 0, np.ones(9, np.int32))
+    assert got.dtype == want.dtype and np.asarray(got).tolist() == np.asarray(want).tolist()
+
+
+def test_weights_that_are_integers_count_in_floats_of_their_own_width():
+    with config.enable_x64(True):
+        for narrow, wide in (("int32", "float32"), ("bool", "float32"), ("int64", "float64")):
+            p = np.array([1, 0, 1, 1], narrow)
+            for replace in (True, False):
+                got, want = (random.choice(KEY, 4, (3,), replace, q) for q in (p, p.astype(wide)))
+                assert np.asarray(got).tolist() == np.asarray(want).tolist()

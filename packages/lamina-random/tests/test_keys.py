@@ -88,3 +88,20 @@ def test_a_seed_that_fits_no_key_is_refused():
     for seed in (2 ** 64, 2 ** 64 + 1, -2 ** 63 - 1):
         with pytest.raises(OverflowError, match="64 bits"):
             random.PRNGKey(seed)
+
+
+@pytest.mark.parametrize("data, whole", [
+    (True, 1), (np.bool_(False), 0), (1.5, 1), (np.float32(7), 7), (np.array(3.5, np.float16), 3), (np.float64(2**33 + 3), 3),
+    (np.float32(-2.5), 2**32 - 2)])
+def test_data_of_fold_in_counts_whole(data, whole):
+    key = random.PRNGKey(3)
+    want = np.asarray(random.fold_in(key, whole)).tolist()
+    assert np.asarray(random.fold_in(key, data)).tolist() == want
+    if 0 <= data < 9:  # others an array brings into range
+        assert np.asarray(jit(random.fold_in)(key, data)).tolist() == want
+
+
+@pytest.mark.parametrize("data, error", [(float("nan"), ValueError), (np.float32("inf"), OverflowError), (1j, ShapeError)])
+def test_fold_in_refuses_what_is_no_number_of_steps(data, error):
+    with pytest.raises(error, match="fold_in: data must be a"):
+        random.fold_in(random.PRNGKey(3), data)

@@ -98,7 +98,7 @@ def test_settings_say_which_keys_are_wanted():
         for draw in DRAWS:  # of ours, none is told of words that it has itself made
             draw(KEY)
         for use in (random.normal, random.split, lambda k: random.fold_in(k, 1), lambda k: random.gamma(k, 2.0), lambda k:
-                    random.ball(key=k, d=2), lambda k: random.shuffle(k, np.arange(3))):
+                    random.ball(key=k, d=2), lambda k: random.shuffle(k, np.arange(3)), random.key_data, random.key_impl):
             with pytest.raises(ValueError, match=r"the key is an array of uint32 words; random.key\(seed\)"):
                 use(WORDS)
     with config.legacy_prng_key("warn"), pytest.warns(UserWarning, match="normal: the key is an array of uint32 words"):

@@ -46,7 +46,7 @@ def as_flag(call: str, flag: Any, argument: str) -> bool:
     try:
         return bool(flag)
     except ValueError:
-        raise TypeError(f"{call}: {argument} must be True or False; got {_shown(flag)}") from None
+        raise ValueError(f"{call}: {argument} must be True or False; got {_shown(flag)}") from None
 
 
 def is_high(call: str, mode: Any, otherwise: bool = False) -> bool:

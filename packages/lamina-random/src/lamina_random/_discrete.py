@@ -37,7 +37,7 @@ def randint(key: ArrayLike, shape: ShapeLike, minval: ArrayLike, maxval: ArrayLi
     Returns:
       Integer array of `shape`.
     Raises:
-      DTypeError: `dtype` is no integer dtype, or an end holds complex numbers or booleans.
+      DTypeError: `dtype` is no integer dtype, or an end holds complex numbers.
       ShapeError: `key` is not uint32[2], or the ends do not broadcast to `shape`.
 
     Source: two draws of bits, taken modulo the span as one number of twice the width; the span need not divide it,
@@ -74,6 +74,8 @@ def _bound(name: str, x: Any) -> Any:
         whole = dtypes.canonical_int()
         least, most = _limits(whole)
         return int(min(max(x, least), most)) if type(x) is float and x == x else lax.convert_element_type(x, whole)
+    if dtypes.is_bool(kind):
+        return lax.convert_element_type(x, dtypes.canonical_int())
     if not dtypes.is_integer(kind):
         raise DTypeError(f"randint: {name} must hold integers or floats; got {typeof(x).long()}")
     return x

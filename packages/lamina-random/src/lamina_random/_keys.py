@@ -13,7 +13,7 @@ from ._bits import own_words, raw_words
 from ._named import folded
 from ._impls import (THREEFRY, PRNGImpl, found, impl_of, is_typed, key_of, name_of, seeded_with, split_with, tag_of,
                      words_for)
-from ._typed import opened, wrapped
+from ._typed import opened, tell_legacy, wrapped
 
 __all__ = ["PRNGKey", "clone", "fold_in", "halves", "key", "key_data", "key_impl", "split", "split_core", "words_of_seed",
            "wrap_key_data"]
@@ -146,6 +146,8 @@ def key_data(keys: ArrayLike) -> Array:
     if is_typed(keys):
         return words_for("data", keys)
     _check_keys("key_data", keys)
+    if config.legacy_prng_key.value != "allow":
+        tell_legacy("key_data")
     return keys  # type: ignore[return-value]  # as they came
 
 
@@ -223,6 +225,8 @@ def key_impl(keys: ArrayLike) -> Any:
     if is_typed(keys):
         return name_of(impl_of(keys))
     _check_keys("key_impl", keys)
+    if config.legacy_prng_key.value != "allow":
+        tell_legacy("key_impl")
     return name_of(found("key_impl", None))
 
 
@@ -273,19 +277,26 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
 
     Args:
       key: one key, typed or uint32[2].
-      data: an integer or a rank-0 integer array; its lowest 32 bits count.
+      data: an integer or a rank-0 integer array; its lowest 32 bits count. Of a float its whole part is taken.
     Returns:
       Key, typed if `key` is.
     Raises:
       ShapeError: `key` is not one key, or `data` no rank-0 integer; `vmap` folds in several.
+      ValueError: `data` is NaN.
+      OverflowError: `data` is infinite.
 
     Source: Threefry-2x32 of the counter (0, data).
 
     >>> fold_in(PRNGKey(42), 7)
     Array([2547012911, 1371500959], dtype=uint32)
     """
-    if isinstance(data, int):
-        data = np.uint32(data & 0xFFFFFFFF)
+    if isinstance(data, (int, float, np.floating, np.bool_)):
+        data = np.uint32(_whole(data) & 0xFFFFFFFF)
     return wrapped(folded(opened("fold_in", key, "fold_in"), data), key)
 
 
+def _whole(data: Any) -> int:
+    try:
+        return int(data)
+    except (ValueError, OverflowError) as error:
+        raise type(error)(f"fold_in: data must be a finite number; got {data!r}") from None

@@ -68,7 +68,7 @@ class NamedShape:
 
 def _fold_in_core(key: Any, data: Any) -> Any:
     aval = typeof(data)
-    if aval.shape or not dtypes.is_integer(aval.dtype):
+    if aval.shape or not (dtypes.is_integer(aval.dtype) or dtypes.is_float(aval.dtype) or dtypes.is_bool(aval.dtype)):
         raise ShapeError(f"fold_in: data must be a rank-0 integer; got {aval.long()}; use vmap for several")
     if is_typed(key):
         return folded_with(key, lax.convert_element_type(data, np.uint32))

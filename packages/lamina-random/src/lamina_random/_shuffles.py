@@ -46,8 +46,9 @@ def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool =
     aval, key = typeof(x), opened("permutation", key)
     independent = as_flag("permutation", independent, "independent")
     if not aval.shape:
-        if not isinstance(x, (int, np.integer)) and not dtypes.is_integer(aval.dtype):
+        if not dtypes.is_integer(aval.dtype):
             raise ShapeError(f"permutation: expected an array or an integer; got {aval.long()}")
+        check_axis("permutation", axis, 1)
         return _count_off(key, max(int(np.asarray(x)), 0), _part.value)
     axis = check_axis("permutation", axis, aval.ndim)
     if aval.shape[axis] == 0:  # nothing to take rows from
@@ -167,7 +168,7 @@ def _choice_core(key: Any, a: Any, p: Any, count: int, shape: tuple[int, ...], r
         index = randint_core(key, np.asarray(0, kind), np.asarray(count, kind), shape, kind, False, part)
     else:
         own = typeof(p).dtype
-        p = lax.convert_element_type(p, own if dtypes.is_float(own) else dtypes.canonical_float())
+        p = lax.convert_element_type(p, own if dtypes.is_float(own) else f"float{max(8 * own.itemsize, 32)}")
         index = _by_weight(key, p, shape, part) if replace else _by_gumbel(key, p, shape, high, part)
     return index if a is None else _take(a, index, axis)
 

@@ -14,7 +14,7 @@ from lamina_tracing.extend import bind, typeof, warn_user
 from ._arguments import refuse_key
 from ._impls import THREEFRY, default_name, found, is_typed, key_of, words_for
 
-__all__ = ["is_typed", "opened", "settled", "words_for", "wrapped"]
+__all__ = ["is_typed", "opened", "settled", "tell_legacy", "words_for", "wrapped"]
 
 _U32 = np.dtype("uint32")
 
@@ -30,7 +30,7 @@ def opened(call: str, key: Any, use: str = "bits") -> Any:
     """One key, given as words or typed, as cores take it: two words for Threefry, else typed."""
     if not is_typed(key):
         if config.legacy_prng_key.value != "allow":
-            _tell_legacy(call)
+            tell_legacy(call)
         if default_name() != THREEFRY:
             return key_of(f"{call} (with config default_prng_impl {default_name()!r})", key, found(call, None), ())
         if getattr(key, "shape", None) != (2,) or key.dtype != _U32:
@@ -47,7 +47,8 @@ def settled() -> bool:
     return config.legacy_prng_key.value == "allow" and default_name() == THREEFRY
 
 
-def _tell_legacy(call: str) -> None:
+def tell_legacy(call: str) -> None:
+    """Say that a key is plain words, as `config.legacy_prng_key` asks."""
     text = f"{call}: the key is an array of uint32 words; random.key(seed) makes a typed one, random.wrap_key_data(words) " \
            f"one of words. This is told because config legacy_prng_key is {config.legacy_prng_key.value!r}"
     if config.legacy_prng_key.value == "error":
