@@ -121,6 +121,9 @@ def test_single_gammaln_left_of_zero():
 def test_slopes_where_simple_rules_fail():
     with config.enable_x64(True):
         assert [float(t) for t in grad(special.xlogy, (0, 1))(0.0, 0.0)] == [-inf, 0.0]
+        for f, want in ((special.rel_entr, [0, 0]), (special.kl_div, [-1, 1])):
+            assert [float(t) for t in grad(f, (0, 1))(0.0, 0.0)] == want
+            assert grad(f)(0.0, 2.0) == -inf
         assert grad(special.entr)(0.0) == inf and grad(special.rel_entr, 1)(0.0, 2.0) == 0
         np.testing.assert_allclose(grad(special.log_ndtr)(-1e4), 1e4, 1e-7)
         np.testing.assert_allclose(grad(grad(special.log_ndtr))(-1e4), -1, 1e-7)  # x + slope would leave nothing

@@ -52,11 +52,18 @@ def test_slopes_at_infinity_are_none(kind):
         np.testing.assert_array_equal(found, 0)
 
 
+def test_a_uniform_density_beside_a_tiny_support_has_no_slope():
+    """Where the slope of 1 / scale overflows."""
+    for found in slopes_of(stats.uniform.pdf, np.float32([-1e-31, 1]), np.zeros(2, np.float32), np.full(2, 1e-30, np.float32)):
+        np.testing.assert_array_equal(found, 0)
+
+
 def test_second_slopes_where_the_distribution_stands():
     for law, want in (("cauchy", -2.0), ("logistic", -0.5), ("norm", -1.0)):
         assert grad(grad(getattr(stats, law).logpdf))(0.0) == want
     np.testing.assert_allclose(grad(grad(stats.t.logpdf))(0.0, 3.0), -4 / 3, 1e-6)
     np.testing.assert_allclose(grad(stats.laplace.cdf)(0.0, 0.0, 2.0), 0.25)
+    np.testing.assert_allclose([grad(grad(stats.gennorm.logpdf))(0.0, beta) for beta in (2.0, 3.0)], [-2, 0])
     assert grad(stats.expon.cdf)(0.0) == 1 and grad(stats.gamma.cdf)(0.0, 1.0) == 1  # at the end what it is inside
 
 

@@ -20,7 +20,8 @@ def _at_zero(x, y, value):
 
 def _share(x, y):
     """x / y, none where both are zero; where x alone is, its slope is 1 / y all the same."""
-    return x / within((x != 0) | (y != 0), y, 1.0)
+    some = (x != 0) | (y != 0)
+    return within(some, x, 0.0) / within(some, y, 1.0)
 
 
 @slopes(lambda out, x, y: lnp.log(y), lambda out, x, y: _share(x, y))
@@ -47,14 +48,26 @@ def _divergence(x, y, inside, at_zero):
     return lnp.where(lnp.isnan(x) | lnp.isnan(y), x + y, value)
 
 
-@slopes(lambda out, x, y: log_ratio_of(x, y) + 1.0, lambda out, x, y: -_share(x, y))
+def _rel_entr_slope(x, y):
+    """log(x / y) + 1; none where both are zero, as `_share` has none there."""
+    some = (x != 0) | (y != 0)
+    return lnp.where(some, log_ratio_of(within(some, x, 1.0), within(some, y, 1.0)) + 1.0, 0.0)
+
+
+@slopes(lambda out, x, y: _rel_entr_slope(x, y), lambda out, x, y: -_share(x, y))
 def _rel_entr(x, y):
     both = lnp.logical_and(x > 0, y > 0)
     a, b = within(both, x, 1.0), within(both, y, 1.0)
     return _divergence(x, y, a * log_ratio_of(a, b), 0.0)
 
 
-@slopes(lambda out, x, y: log_ratio_of(x, y), lambda out, x, y: 1.0 - _share(x, y))
+def _kl_div_slope(x, y):
+    """log(x / y), as it stands: that of `rel_entr` without 1 would lose digits where both are close."""
+    some = (x != 0) | (y != 0)
+    return lnp.where(some, log_ratio_of(within(some, x, 1.0), within(some, y, 1.0)), -1.0)
+
+
+@slopes(lambda out, x, y: _kl_div_slope(x, y), lambda out, x, y: 1.0 - _share(x, y))
 def _kl_div(x, y):
     both = lnp.logical_and(x > 0, y > 0)
     a, b = within(both, x, 1.0), within(both, y, 1.0)
@@ -138,7 +151,7 @@ def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
       DTypeError: an argument is complex.
       ShapeError: the shapes do not broadcast.
 
-    Derivative: `log(p / q) + 1`, minus infinity where p is 0, and `-p / q`.
+    Derivative: `log(p / q) + 1`, minus infinity where p is 0, and `-p / q`; none where both are 0.
     Source: meaning of `scipy.special.rel_entr`.
 
     >>> rel_entr(np.array([0., 2., 1.]), np.array([0., 2., 0.]))
@@ -161,7 +174,7 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
       DTypeError: an argument is complex.
       ShapeError: the shapes do not broadcast.
 
-    Derivative: `log(p / q)`, minus infinity where p is 0, and `1 - p / q`.
+    Derivative: `log(p / q)`, minus infinity where p is 0, and `1 - p / q`; -1 and 1 where both are 0.
     Source: meaning of `scipy.special.kl_div`.
 
     >>> kl_div(np.array([0., 2.]), np.array([3., 2.]))

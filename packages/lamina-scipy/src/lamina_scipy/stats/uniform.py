@@ -5,6 +5,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import publish as _publish
 
+from .._ground import within
 from ._laws import Law, from_end, proper, standard, supported
 
 __all__ = ["cdf", "logpdf", "pdf", "ppf"]
@@ -23,7 +24,8 @@ def _pdf(x, loc=0, scale=1):
     """>>> pdf(np.array([0.5, 2.]))
     Array([1., 0.], dtype=float32)"""
     y = standard(x, loc, scale)
-    return proper(supported((y >= 0) & (y <= 1), 1.0 / scale, 0.0, y), scale > 0)
+    inside = (y >= 0) & (y <= 1)
+    return proper(supported(inside, 1.0 / within(inside, scale, 1.0), 0.0, y), scale > 0)
 
 
 def _cdf(x, loc=0, scale=1):
