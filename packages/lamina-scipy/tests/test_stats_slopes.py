@@ -52,6 +52,13 @@ def test_slopes_at_infinity_are_none(kind):
         np.testing.assert_array_equal(found, 0)
 
 
+def test_cauchy_quantiles_rise_without_end_at_the_ends():
+    want = np.array([np.inf, np.inf, np.pi, 2 * np.pi])
+    for kind, sign in (("ppf", 1), ("isf", -1)):
+        found = [float(grad(getattr(stats.cauchy, kind))(q)) for q in (0.0, 1.0, 0.5, 0.25)]
+        np.testing.assert_allclose(found, sign * want, 1e-6)
+
+
 def test_a_uniform_density_beside_a_tiny_support_has_no_slope():
     """Where the slope of 1 / scale overflows."""
     for found in slopes_of(stats.uniform.pdf, np.float32([-1e-31, 1]), np.zeros(2, np.float32), np.full(2, 1e-30, np.float32)):

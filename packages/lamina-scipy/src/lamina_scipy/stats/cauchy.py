@@ -7,6 +7,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import publish as _publish
 
+from .._ground import slopes
 from ._laws import Law, exponential, log1p_square, proper, standard
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
@@ -52,6 +53,7 @@ def _logsf(x, loc=0, scale=1):
     return lnp.where(x > loc, lnp.log(_sf(x, loc, scale)), lnp.log1p(-_cdf(x, loc, scale)))
 
 
+@slopes(lambda out, q: lnp.where(lnp.isnan(out), 0.0, np.pi * (1.0 + out * out)))
 def _quantile(q):
     """Up to where a share lies, in both tails from the share that is small."""
     small = lnp.minimum(q, 1.0 - q)
