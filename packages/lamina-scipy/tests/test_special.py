@@ -315,3 +315,21 @@ def test_slopes_at_the_ends_of_what_is_represented():
     z = np.float32([-1, 1])
     np.testing.assert_allclose(vmap(grad(lambda z: special.lpmn_values(2, 3, z, False)[0, 3]))(z), [6, 6], 1e-6)
     assert np.isinf(special.lpmn(2, 3, z)[1][1, 1:]).all() and np.isfinite(special.lpmn(2, 3, z)[1][2]).all()
+
+
+def test_second_slopes_left_of_zero_and_near_it():
+    with config.enable_x64(True):
+        x = np.array([-9.30944796, -34.1844356, 3.0])
+        np.testing.assert_allclose(vmap(grad(grad(special.gammaln)))(x), [14.360191631293727, 32.8917953775713,
+                                                                          np.pi ** 2 / 6 - 1.25], rtol=1e-6)
+        small = np.array([2e-9, -9e-8])
+        np.testing.assert_allclose(vmap(grad(grad(special.expit)))(small), -small / 8, rtol=1e-12)
+        mixed = grad(lambda a, b: grad(special.betaln)(a, b), 1)(1e-38, 0.186486041)
+        np.testing.assert_allclose(mixed, -special.polygamma(1., 0.186486041), rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_slopes_of_betainc_by_too_long_a_series_are_nan():
+    with config.enable_x64(True):
+        assert np.isnan(grad(special.betainc)(1e6, .1, 1 - 1e-5))
+        np.testing.assert_allclose(grad(special.betainc, 1)(1e4, .5, 1 - 1e-4), 0.38981669740255, rtol=1e-9)

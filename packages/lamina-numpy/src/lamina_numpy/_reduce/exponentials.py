@@ -96,8 +96,8 @@ def logsumexp(a: ArrayLike, axis: AxisLike = None, b: ArrayLike | None = None, k
       ShapeError: `axis` names an axis that `a` does not have, or one twice; `a` and `b` do not broadcast to each other.
       UnboundAxisError: `axis` names a mapped axis that is not bound.
 
-    Derivative: `b * exp(a - logsumexp(a))`, of all orders; where real elements are plus infinity they alone have one, and share
-      it as finite ones of one size would. NaN where all that count are minus infinity.
+    Derivative: `b * exp(a - logsumexp(a))`, of all orders; where real elements are plus infinity they alone have one,
+      and share it as finite ones of one size would. NaN where all that count are minus infinity.
     Source: meaning of `scipy.special.logsumexp`; the largest element is taken off before `exp` and added to the logarithm.
 
     >>> logsumexp(np.array([1000., -np.inf, 0.]))

@@ -204,8 +204,14 @@ def expit(x: ArrayLike) -> Array:
     return _expit(lnp.asarray(x)) if dtypes.is_complex(typeof(x).dtype) else real("expit", _expit, x)
 
 
-# Not y (1 - y), of which nothing is left where y is rounded to 1.
-@slopes(lambda out, x: out * lax.logistic(-x))
+# Not y (1 - 2y), of which digits are lost around 0.
+@slopes(lambda out, x: -out * lnp.tanh(0.5 * x))
+def _bell(x):
+    """The slope: not y (1 - y), of which nothing is left where y is rounded to 1."""
+    return lax.logistic(x) * lax.logistic(-x)
+
+
+@slopes(lambda out, x: _bell(x))
 def _expit(x):
     return lax.logistic(x)
 

@@ -5,6 +5,7 @@ import math
 
 import lamina_numpy as lnp
 import numpy as np
+from lamina_autodiff import jvp
 from lamina_numpy.extend import public
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
@@ -70,7 +71,7 @@ def _positive_gamma(x):
     return lnp.where(x < 11.0, small, lnp.where(x < top, large, lnp.where(lnp.isnan(x), x, np.inf)))
 
 
-@slopes(lambda out, x: out * lax.digamma(x))
+@slopes(lambda out, x: out * digamma_of(x))
 def gamma_of(x):
     """The gamma function of an array."""
     right = x >= 0.5
@@ -113,10 +114,17 @@ def log_ratio(x, m):
     return (x + m - 0.5) * lnp.log1p(shift) + m * (lnp.log(x) - 1.0) + (stirling(x + m) - stirling(x))
 
 
+@slopes(lambda out, x, h: jvp(lambda x: _digamma_step(x, h), (x,), (lnp.ones_like(x),))[1],
+        lambda out, x, h: jvp(digamma_of, (x + h,), (lnp.ones_like(h),))[1])
 def digamma_step(x, h):
-    """digamma(x + h) - digamma(x), to the last digits however small h is beside x: by recurrence (DLMF 5.5.2) up from x, then
-    the expansion 5.11.2, of whose powers the difference of two is taken as a product."""
-    plain = lax.digamma(x + h) - lax.digamma(x)
+    """digamma(x + h) - digamma(x) of arrays of one shape, to the last digits however small h is beside x."""
+    return _digamma_step(x, h)
+
+
+def _digamma_step(x, h):
+    """By recurrence (DLMF 5.5.2) up from x, then the expansion 5.11.2, of whose powers the difference of two is taken as a
+    product."""
+    plain = digamma_of(x + h) - digamma_of(x)
     good = (x > 0) & (x + h > 0) & (x + h < np.inf)
     x, h = within(good, x, 1.0), within(good, h, 1.0)
     total, steps = lnp.zeros_like(x), by_dtype(x, 4, 9)
@@ -156,10 +164,10 @@ def _poch_slope_z(out, z, m):
                       gamma_of(within(alone & lnp.logical_not(beside), y, 1.0)))
     at_zero = _at_pole(_sign_of_pole(z) * gamma_of(n) * upper, within(alone, z, 0.5))
     usual = lnp.logical_not(alone)
-    return lnp.where(alone, at_zero, out * (lax.digamma(within(usual, a, 1.0)) - lax.digamma(within(usual, b, 1.0))))
+    return lnp.where(alone, at_zero, out * (digamma_of(within(usual, a, 1.0)) - digamma_of(within(usual, b, 1.0))))
 
 
-@slopes(_poch_slope_z, lambda out, z, m: lnp.where(out == 0, 0.0, out * lax.digamma(z + m)))
+@slopes(_poch_slope_z, lambda out, z, m: lnp.where(out == 0, 0.0, out * digamma_of(z + m)))
 def _poch(z, m):
     y = z + m
     over, under = is_pole(y), is_pole(z)

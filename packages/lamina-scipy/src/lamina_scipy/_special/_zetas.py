@@ -121,6 +121,7 @@ def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Array:
     return real("zeta", _riemann, x) if q is None else real("zeta", _hurwitz, x, q)
 
 
+@slopes(lambda out, x: _hurwitz(2.0 * lnp.ones_like(x), x))
 def digamma_of(x):
     """The logarithmic derivative of gamma; at zero infinite, of the sign opposite to the zero's."""
     return lnp.where(x == 0, -1.0 / within(x == 0, x, 1.0), lax.digamma(within(x != 0, x, 1.0)))
