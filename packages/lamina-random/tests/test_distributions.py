@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import lamina_random as random
-from lamina_ir import ShapeError, config
+from lamina_ir import DTypeError, ShapeError, config
 from lamina_tracing import jit
 
 KEY = np.array([0, 3], np.uint32)
@@ -105,3 +105,24 @@ def test_weights_that_are_integers_count_in_floats_of_their_own_width():
             for replace in (True, False):
                 got, want = (random.choice(KEY, 4, (3,), replace, q) for q in (p, p.astype(wide)))
                 assert np.asarray(got).tolist() == np.asarray(want).tolist()
+
+
+ODD = np.array([0.5, 0.5j], np.complex64)
+
+
+@pytest.mark.parametrize("name, args", [
+    ("uniform", ((2,), np.float32, ODD)), ("truncated_normal", (0., ODD)), ("gamma", (ODD,)), ("beta", (ODD, 1.)),
+    ("t", (ODD,)), ("f", (1., ODD)), ("dirichlet", (ODD,)),
+    ("generalized_normal", (ODD,)), ("ball", (2, 2j)), ("poisson", (ODD,)),
+    ("binomial", (3, ODD)), ("bernoulli", (ODD,)), ("geometric", (ODD,)), ("pareto", (ODD,)), ("triangular", (0., ODD, 1.)),
+    ("double_sided_maxwell", (ODD, 1.)), ("multivariate_normal", (ODD, np.eye(2, dtype=np.float32))),
+    ("randint", ((2,), 0, ODD)),
+    ("multinomial", (3, ODD)), ("categorical", (ODD,))])
+def test_complex_parameters_are_refused(name, args):
+    with pytest.raises(DTypeError, match=f"^{name}: .*complex64"):
+        getattr(random, name)(random.PRNGKey(0), *args)
+
+
+def test_complex_weights_are_refused():
+    with pytest.raises(DTypeError, match="^choice: the parameters must be real; got complex64"):
+        random.choice(random.PRNGKey(0), 2, p=ODD)

@@ -11,7 +11,7 @@ from lamina_tracing.extend import Tracer, requested_dtype, typeof
 from lamina_tracing.extend import as_int as an_int  # `as_int` here is of dtypes
 
 __all__ = ["as_dtype", "as_flag", "as_float", "as_int", "as_shape", "as_size", "check_key", "common_shape", "fits", "is_high",
-           "key_words", "refuse_key", "to_shape"]
+           "key_words", "refuse_complex", "refuse_key", "to_shape"]
 
 _U32 = np.dtype("uint32")
 
@@ -128,8 +128,10 @@ def check_key(call: str, key: Any) -> None:
 
 def common_shape(call: str, shape: Any, *given: Any) -> tuple[int, ...]:
     """`shape`, or for None the shape the parameters broadcast to."""
+    avals = [typeof(x) for x in given]
+    refuse_complex(call, *avals)
     try:
-        own = lax.broadcast_shapes(*[typeof(x).shape for x in given])
+        own = lax.broadcast_shapes(*[a.shape for a in avals])
     except TypeError as e:
         raise type(e)(f"{call}: the parameters: {e}") from None
     if shape is None:
@@ -139,6 +141,13 @@ def common_shape(call: str, shape: Any, *given: Any) -> tuple[int, ...]:
         raise ShapeError(f"{call}: parameters of shape {own} do not broadcast to the shape drawn, {shape}; leave "
                          "shape out or make it larger")
     return shape
+
+
+def refuse_complex(call: str, *avals: Any) -> None:
+    """Parameters are real: an imaginary part would be dropped."""
+    for aval in avals:
+        if dtypes.is_complex(aval.dtype):
+            raise DTypeError(f"{call}: the parameters must be real; got {aval.long()}; take .real of it")
 
 
 def fits(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:

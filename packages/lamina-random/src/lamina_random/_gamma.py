@@ -9,7 +9,7 @@ from lamina_ir import ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import scalar, Tracer, typeof
 
-from ._arguments import as_float, as_shape, as_size, fits
+from ._arguments import as_float, as_shape, as_size, fits, refuse_complex
 from ._continuous import exponential
 from ._discrete import rademacher
 from ._draws import any_left, full, with_parameters
@@ -311,6 +311,7 @@ def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: ShapeLike | None = None,
     >>> dirichlet(PRNGKey(0), np.ones(3, np.float32), (2,)).shape
     (2, 3)
     """
+    refuse_complex("dirichlet", typeof(alpha))
     own = typeof(alpha).shape
     if not own:
         raise ShapeError(f"dirichlet: alpha needs at least one axis; got {typeof(alpha).long()}")
@@ -397,7 +398,7 @@ def _inverse(p: Any) -> Any:
 
 
 def _check_power(call: str, p: Any) -> None:
-    typeof(p)  # refuses what is no number
+    refuse_complex(call, typeof(p))  # and what is no number
     if isinstance(p, (int, float)) and not p > 0:
         raise ValueError(f"{call}: p must be positive; got {p!r}")
 

@@ -8,7 +8,7 @@ from lamina_ir import ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import typeof
 
-from ._arguments import as_float, as_shape, as_size, fits
+from ._arguments import as_float, as_shape, as_size, fits, refuse_complex
 from ._named import takes_names
 from ._normal import normal_core
 
@@ -78,6 +78,7 @@ def multivariate_normal(key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: 
     (5, 2)
     """
     m, c = typeof(mean).shape, typeof(cov).shape
+    refuse_complex("multivariate_normal", typeof(mean), typeof(cov))
     if not isinstance(method, str) or method not in ("cholesky", "eigh", "svd"):
         raise ValueError(f"multivariate_normal: method must be 'cholesky', 'eigh' or 'svd'; got {method!r}")
     if not m or len(c) < 2 or c[-1] != c[-2] or c[-1] != m[-1]:

@@ -8,7 +8,7 @@ from lamina_ir import DTypeError, ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import scalar, typeof
 
-from ._arguments import as_dtype, as_shape, fits
+from ._arguments import as_dtype, as_shape, fits, refuse_complex
 from ._draws import full
 from ._keys import split_core
 from ._named import takes_names
@@ -67,6 +67,7 @@ def multinomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, *, shape: ShapeLike 
     Array([ 0., 10.,  0.], dtype=float32)
     """
     trials, chances = typeof(n), typeof(p)
+    refuse_complex("multinomial", trials, chances)
     if not chances.shape:
         raise ShapeError(f"multinomial: p needs an axis, of categories; got {chances.long()}")
     try:

@@ -9,7 +9,7 @@ from lamina_ir import ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, jit, lax, ShapeLike
 from lamina_tracing.extend import check_axis, in_name, refuse_name, scalar, typeof
 
-from ._arguments import as_flag, as_shape, check_key, is_high
+from ._arguments import as_flag, as_shape, check_key, is_high, refuse_complex
 from ._bits import draw_bits
 from ._continuous import gumbel_core
 from ._discrete import randint_core
@@ -152,6 +152,8 @@ def choice(key: ArrayLike, a: ArrayLike, shape: ShapeLike = (), replace: bool = 
                          f"{drawn}")
     if p is not None and typeof(p).shape != (count,):
         raise ShapeError(f"choice: p must give {count} probabilities; got {typeof(p).long()}")
+    if p is not None:
+        refuse_complex("choice", typeof(p))
     high = is_high("choice", mode, _high.value)
     return _choice(key, a if aval.shape else None, p, count, shape, replace, axis, high, _part.value)
 
