@@ -128,12 +128,12 @@ def check_key(call: str, key: Any) -> None:
 
 def common_shape(call: str, shape: Any, *given: Any) -> tuple[int, ...]:
     """`shape`, or for None the shape the parameters broadcast to."""
-    avals = [typeof(x) for x in given]
-    refuse_complex(call, *avals)
     try:
+        avals = [typeof(x) for x in given]
         own = lax.broadcast_shapes(*[a.shape for a in avals])
     except TypeError as e:
         raise type(e)(f"{call}: the parameters: {e}") from None
+    refuse_complex(call, *avals)
     if shape is None:
         return own
     shape = as_shape(call, shape)
