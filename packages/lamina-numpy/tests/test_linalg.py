@@ -86,10 +86,11 @@ def test_least_squares():
     a[:, 2] = a[:, 0]
     close(L.lstsq(a, b)[0], N.lstsq(a, b, rcond=None)[0])
     assert L.lstsq(a, b, numpy_resid=True)[1].shape == N.lstsq(a, b, rcond=None)[1].shape
-    for rcond in (-1, -1.0, 0.5):
-        x, _, rank, _ = L.lstsq(a, b, rcond=rcond)
-        close(x, N.lstsq(a, b, rcond=rcond)[0])
-        assert rank == N.lstsq(a, b, rcond=rcond)[2]
+    for rcond, kept in ((-1, 2), (-1.0, 2), (0.5, 1)):  # a negative one is the precision
+        d = np.array([1., 1e-3, 1e-18])
+        x, _, rank, _ = L.lstsq(np.diag(d), np.ones(3), rcond=rcond)
+        close(x, np.where(np.arange(3) < kept, 1 / d, 0.))
+        assert rank == kept
     assert L.matrix_rank(a) == 2 and L.matrix_rank(a, 10.0) == 0 and L.matrix_rank(np.ones(3)) == 1
 
 
