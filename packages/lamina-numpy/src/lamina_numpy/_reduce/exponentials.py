@@ -116,23 +116,24 @@ def logsumexp(a: ArrayLike, axis: AxisLike = None, b: ArrayLike | None = None, k
     axes = axes_of("logsumexp", axis, len(shape))
     if where is not None:
         x = choose_by(fitted("logsumexp", where, shape), x, literal(-np.inf, work))
-    if w is None and not return_sign and not dtypes.is_complex(work):
+    complex_too = dtypes.is_complex(work)
+    if w is None and not return_sign and not complex_too:
         return kept(cast(_plain(x, axes), final), axes, keepdims)
     counted = None if w is None else lax.ne(w, literal(0, final))
-    top = _top(x if w is None else choose_by(counted, x, literal(-np.inf, work)), axes, dtypes.is_complex(work))
+    top = _top(x if w is None else choose_by(counted, x, literal(-np.inf, work)), axes, complex_too)
     over = kept(top, axes, len(axes) < len(shape))
-    gap = lax.sub(*pair("logsumexp", x, cast(over, work))) if dtypes.is_complex(work) else _below(x, over)
+    gap = lax.sub(*pair("logsumexp", x, cast(over, work))) if complex_too else _below(x, over)
     if w is not None:
         # An element of weight zero adds nothing, but while its exponential is a number that is the slope in its weight.
         most = literal(math.log(float(dtypes.finfo(work).max)) - 1, dtypes.real_of(work))
         counted = lax.bitwise_or(*pair("logsumexp", counted, lax.le(_real(gap), most)))
         w = cast(w, work)
-        if not dtypes.is_complex(work):  # beside infinite elements others add nothing, be their weights infinite
+        if not complex_too:  # beside infinite elements others add nothing, be their weights infinite
             infinite = literal(np.inf, work)
             none = lax.bitwise_and(*pair("logsumexp", lax.eq(gap, literal(-np.inf, work)), lax.eq(over, infinite)))
             w = choose_by(lax.bitwise_and(*pair("logsumexp", none, lax.eq(lax.abs(w), infinite))), literal(0, work), w)
         terms = lax.mul(*pair("logsumexp", lax.exp(choose_by(counted, gap, literal(-np.inf, work))), w))
-        if not dtypes.is_complex(work):
+        if not complex_too:
             terms = lax.mul(*pair("logsumexp", terms, kept(_defined(terms, top, axes), axes, len(axes) < len(shape))))
     else:
         terms = lax.exp(gap)

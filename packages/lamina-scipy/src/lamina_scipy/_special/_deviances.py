@@ -11,13 +11,10 @@ import numpy as np
 from lamina_tracing import lax
 
 from .._ground import by_dtype, horner, slopes, within
-from ._log_gamma import NARROW_STIRLING, near_gammaln
+from ._log_gamma import DIGAMMA, NARROW_STIRLING, STIRLING, near_gammaln
 
 __all__ = ["drop_of", "log_ratio_of", "rest_of"]
 
-# B(2k) / (2k (2k - 1)) of Stirling's series, DLMF 5.11.1, and -B(2k) / (2k) of digamma's, 5.11.2, from the highest k down.
-_STIRLING = (-3617 / 122400, 1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
-_DIGAMMA = (3617 / 8160, -1 / 12, 691 / 32760, -1 / 132, 1 / 240, -1 / 252, 1 / 120, -1 / 12)
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -60,7 +57,7 @@ def drop_of(a, c, d):
 def _rest_slope(out, x):
     large = x >= 8.0
     v, y = 1.0 / within(large, x, 8.0), within(lnp.logical_not(large), x, 1.0)
-    far = v * (0.5 + v * horner(v * v, _DIGAMMA[by_dtype(x, 4, 0):]))
+    far = v * (0.5 + v * horner(v * v, DIGAMMA[by_dtype(x, 4, 0):]))
     return lnp.where(large, far, lax.digamma(y + 1.0) - lnp.log(within(y > 0, y, 1.0)))  # at 0 without log 0
 
 
@@ -70,7 +67,7 @@ def rest_of(x):
     from_ = by_dtype(x, 2.5, 8.0)
     large = x >= from_
     v = 1.0 / within(large, x, from_)
-    far = horner(v * v, by_dtype(x, NARROW_STIRLING, _STIRLING)) * v + 0.5 * lnp.log(within(large, x, from_)) + _HALF_LOG_2PI
+    far = horner(v * v, by_dtype(x, NARROW_STIRLING, STIRLING)) * v + 0.5 * lnp.log(within(large, x, from_)) + _HALF_LOG_2PI
     y = within(lnp.logical_not(large), x, 1.0)
     log = lnp.log(within(y > 0, y, 1.0))
     if by_dtype(x, True, False):

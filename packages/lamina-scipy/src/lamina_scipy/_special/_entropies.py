@@ -48,26 +48,20 @@ def _divergence(x, y, inside, at_zero):
     return lnp.where(lnp.isnan(x) | lnp.isnan(y), x + y, value)
 
 
-def _rel_entr_slope(x, y):
-    """log(x / y) + 1; none where both are zero, as `_share` has none there."""
+def _log_share(x, y):
+    """log(x / y); -1 where both are zero, so that the slope of x log(x / y) is none there, as `_share` is."""
     some = (x != 0) | (y != 0)
-    return lnp.where(some, log_ratio_of(within(some, x, 1.0), within(some, y, 1.0)) + 1.0, 0.0)
+    return lnp.where(some, log_ratio_of(within(some, x, 1.0), within(some, y, 1.0)), -1.0)
 
 
-@slopes(lambda out, x, y: _rel_entr_slope(x, y), lambda out, x, y: -_share(x, y))
+@slopes(lambda out, x, y: _log_share(x, y) + 1.0, lambda out, x, y: -_share(x, y))
 def _rel_entr(x, y):
     both = lnp.logical_and(x > 0, y > 0)
     a, b = within(both, x, 1.0), within(both, y, 1.0)
     return _divergence(x, y, a * log_ratio_of(a, b), 0.0)
 
 
-def _kl_div_slope(x, y):
-    """log(x / y), as it stands: that of `rel_entr` without 1 would lose digits where both are close."""
-    some = (x != 0) | (y != 0)
-    return lnp.where(some, log_ratio_of(within(some, x, 1.0), within(some, y, 1.0)), -1.0)
-
-
-@slopes(lambda out, x, y: _kl_div_slope(x, y), lambda out, x, y: 1.0 - _share(x, y))
+@slopes(lambda out, x, y: _log_share(x, y), lambda out, x, y: 1.0 - _share(x, y))
 def _kl_div(x, y):
     both = lnp.logical_and(x > 0, y > 0)
     a, b = within(both, x, 1.0), within(both, y, 1.0)
@@ -201,7 +195,7 @@ def expit(x: ArrayLike) -> Array:
     Array([0. , 0.5, 1. ], dtype=float32)
     """
     x = to_inexact("expit", x)
-    return _expit(lnp.asarray(x)) if dtypes.is_complex(typeof(x).dtype) else real("expit", _expit, x)
+    return expit_of(lnp.asarray(x)) if dtypes.is_complex(typeof(x).dtype) else real("expit", expit_of, x)
 
 
 # Not y (1 - 2y), of which digits are lost around 0.
@@ -212,7 +206,8 @@ def _bell(x):
 
 
 @slopes(lambda out, x: _bell(x))
-def _expit(x):
+def expit_of(x):
+    """The logistic function of an array."""
     return lax.logistic(x)
 
 

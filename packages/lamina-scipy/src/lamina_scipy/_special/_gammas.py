@@ -11,7 +11,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground import by_dtype, floats, horner, real, slopes, whole_number, within
-from ._log_gamma import single_gammaln
+from ._log_gamma import DIGAMMA, STIRLING, single_gammaln
 from ._zetas import digamma_of, zeta_of_whole
 
 __all__ = ["digamma", "factorial", "gamma", "gammaln", "gammasgn", "multigammaln", "poch"]
@@ -21,10 +21,6 @@ _P = (1.60119522476751861407e-4, 1.19135147006586384913e-3, 1.042137975617615699
       2.07448227648435975150e-1, 4.94214826801497100753e-1, 9.99999999999999996796e-1)
 _Q = (-2.31581873324120129819e-5, 5.39605580493303397842e-4, -4.45641913851797240494e-3, 1.18139785222060435552e-2,
       3.58236398605498653373e-2, -2.34591795718243348568e-1, 7.14304917030273074085e-2, 1.0)
-# Stirling's series, DLMF 5.11.1: B(2k) / (2k (2k - 1)), from the highest k down.
-_STIRLING = (-3617 / 122400, 1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
-# -B(2k) / (2k), DLMF 5.11.2, from the highest k down
-_DIGAMMA = (3617 / 8160, -1 / 12, 691 / 32760, -1 / 132, 1 / 240, -1 / 252, 1 / 120, -1 / 12)
 # log gamma(1 + z) is -euler z + sum over k of zeta(k) (-z)^k / k, DLMF 5.7.3
 _NEAR_ONE = tuple((-1) ** k * zeta_of_whole(k) / k for k in range(44, 1, -1)) + (-float(np.euler_gamma), 0.0)
 _LOG_PI = math.log(math.pi)
@@ -43,7 +39,7 @@ def _sign_of_pole(x):
 
 def stirling(x):
     """What Stirling's formula lacks: log gamma(x) - (x - 1/2) log(x) + x - log(2 pi) / 2, for x of 8 and more."""
-    return horner(1.0 / x / x, _STIRLING) / x
+    return horner(1.0 / x / x, STIRLING) / x
 
 
 def sin_pi(x):
@@ -133,7 +129,7 @@ def _digamma_step(x, h):
     x, y = x + float(steps), x + h + float(steps)
     v, w = 1.0 / x, 1.0 / y
     value, quotient = lnp.zeros_like(x), lnp.zeros_like(x)
-    for c in (*_DIGAMMA[by_dtype(x, 4, 0):], 0.0):  # a polynomial in v**2, and the quotient of its differences to that in w**2
+    for c in (*DIGAMMA[by_dtype(x, 4, 0):], 0.0):  # a polynomial in v**2, and the quotient of its differences to that in w**2
         value, quotient = value * v * v - c, quotient * w * w + value
     far = lnp.log1p(h * v) + h * v * w * (0.5 + (v + w) * quotient)
     return lnp.where(good, total + far, plain)

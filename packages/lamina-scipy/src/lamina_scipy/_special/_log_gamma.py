@@ -12,7 +12,11 @@ import numpy as np
 
 from .._ground import horner
 
-__all__ = ["NARROW_STIRLING", "near_gammaln", "single_gammaln"]
+__all__ = ["DIGAMMA", "NARROW_STIRLING", "STIRLING", "near_gammaln", "single_gammaln"]
+
+# B(2k) / (2k (2k - 1)) of Stirling's series, DLMF 5.11.1, and -B(2k) / (2k) of digamma's, 5.11.2, from the highest k down.
+STIRLING = (-3617 / 122400, 1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
+DIGAMMA = (3617 / 8160, -1 / 12, 691 / 32760, -1 / 132, 1 / 240, -1 / 252, 1 / 120, -1 / 12)
 
 # Fitted with Lawson's weights, from the highest power down; their largest relative errors are 3e-9, 2e-9 and 2e-11, that of
 # the last 4e-10 in what is added.

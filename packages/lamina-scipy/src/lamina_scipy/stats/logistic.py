@@ -3,10 +3,9 @@ from __future__ import annotations
 
 import lamina_numpy as lnp
 from lamina_numpy.extend import publish as _publish
-from lamina_tracing import lax
 
 from .._ground import slopes
-from .._special._entropies import logit_of
+from .._special._entropies import expit_of, logit_of
 from ._laws import Law, exponential, proper, standard
 
 __all__ = ["cdf", "isf", "logpdf", "pdf", "ppf", "sf"]
@@ -18,12 +17,6 @@ _law = Law("logistic", "the logistic distribution")
 def _log_density(y):
     size = lnp.abs(y)
     return -size - 2.0 * lnp.log1p(lnp.exp(-size))
-
-
-@slopes(lambda out, y: lnp.exp(_log_density(y)))
-def _share(y):
-    """The logistic function, whose slope keeps its digits where it is close to 1."""
-    return lax.logistic(y)
 
 
 def _logpdf(x, loc=0, scale=1):
@@ -41,13 +34,13 @@ def _pdf(x, loc=0, scale=1):
 def _cdf(x, loc=0, scale=1):
     """>>> cdf(np.array([0., 2.]))
     Array([0.5      , 0.8807971], dtype=float32)"""
-    return proper(_share(standard(x, loc, scale)), scale > 0)
+    return proper(expit_of(standard(x, loc, scale)), scale > 0)
 
 
 def _sf(x, loc=0, scale=1):
     """>>> sf(np.array([0., 2.]))
     Array([0.5       , 0.11920292], dtype=float32)"""
-    return proper(_share(-standard(x, loc, scale)), scale > 0)
+    return proper(expit_of(-standard(x, loc, scale)), scale > 0)
 
 
 def _ppf(q, loc=0, scale=1):
