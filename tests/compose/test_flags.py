@@ -12,48 +12,56 @@ import pytest
 from lamina import config
 
 NAMES = """
-experimental_xmap_ensure_fixed_sharding experimental_xmap_spmd_lowering experimental_xmap_spmd_lowering_manual
-jax2tf_associative_scan_reductions jax2tf_default_native_serialization jax_array_garbage_collection_guard
-jax_backend_target jax_bcoo_cusparse_lowering jax_captured_constants_report_frames jax_captured_constants_warn_bytes
+check_vma eager_constant_folding experimental_xmap_ensure_fixed_sharding experimental_xmap_spmd_lowering
+experimental_xmap_spmd_lowering_manual jax2tf_associative_scan_reductions jax2tf_default_native_serialization
+jax_accurate_erf_inv jax_allow_f16_reductions jax_array_garbage_collection_guard jax_auto_pcast jax_backend_target
+jax_bcoo_cusparse_lowering jax_captured_constants_report_frames jax_captured_constants_warn_bytes jax_check_proxy_envs
 jax_check_static_indices jax_check_tracer_leaks jax_compilation_cache_check_contents jax_compilation_cache_dir
 jax_compilation_cache_expect_pgle jax_compilation_cache_include_metadata_in_key jax_compilation_cache_max_size
 jax_compiler_detailed_logging_min_ops jax_compiler_enable_remat_pass jax_cpu_collectives_implementation
 jax_cpu_enable_async_dispatch jax_cpu_enable_gloo_collectives jax_cpu_get_global_topology_timeout_minutes
 jax_cpu_get_local_topology_timeout_minutes jax_cross_host_transfer_socket_address
 jax_cross_host_transfer_timeout_seconds jax_cross_host_transfer_transfer_size jax_cross_host_transport_addresses
-jax_cuda_visible_devices jax_custom_vjp3 jax_custom_vjp_disable_shape_check jax_debug_infs jax_debug_key_reuse
-jax_debug_leaked_clients_on_clear_backends jax_debug_log_modules jax_debug_nans jax_default_device
-jax_default_dtype_bits jax_default_matmul_precision jax_default_prng_impl jax_disable_jit
-jax_disable_most_optimizations jax_disallow_mesh_context_manager jax_distributed_debug jax_dump_ir_to
-jax_dynamic_shapes jax_eager_pmap jax_enable_checks jax_enable_compilation_cache jax_enable_custom_prng
+jax_cuda_visible_devices jax_custom_jvp3 jax_custom_vjp3 jax_custom_vjp_disable_shape_check jax_debug_infs
+jax_debug_key_reuse jax_debug_leaked_clients_on_clear_backends jax_debug_log_modules jax_debug_nans jax_default_device
+jax_default_dtype_bits jax_default_matmul_precision jax_default_prng_impl jax_disable_bwd_checks jax_disable_jit
+jax_disable_most_optimizations jax_disable_vmap_shmap_error jax_disallow_mesh_context_manager jax_distributed_debug
+jax_distributed_verify_secure_credentials jax_dump_ir_modes jax_dump_ir_to jax_dynamic_shapes jax_eager_pmap
+jax_embedded_constants_max_bytes jax_enable_checks jax_enable_compilation_cache jax_enable_custom_prng
 jax_enable_custom_vjp_by_custom_transpose jax_enable_memories jax_enable_pgle jax_enable_preemption_service
 jax_enable_recoverability jax_enable_x64 jax_error_checking_behavior_divide jax_error_checking_behavior_nan
 jax_error_checking_behavior_oob jax_exec_time_optimization_effort jax_experimental_unsafe_xla_runtime_errors
-jax_explain_cache_misses jax_export_calling_convention_version jax_export_ignore_forward_compatibility
-jax_force_dcn_cross_host_transfers jax_high_dynamic_range_gumbel jax_hlo_source_file_canonicalization_regex
-jax_host_callback_inline jax_host_callback_legacy jax_host_callback_max_queue_byte_size jax_host_callback_outfeed
+jax_explain_cache_misses jax_explicit_x64_dtypes jax_export_calling_convention_version
+jax_export_deserialize_expired_versions jax_export_ignore_forward_compatibility jax_force_dcn_cross_host_transfers
+jax_high_dynamic_range_gumbel jax_hlo_source_file_canonicalization_regex jax_host_callback_inline
+jax_host_callback_legacy jax_host_callback_max_queue_byte_size jax_host_callback_outfeed
 jax_include_debug_info_in_dumps jax_include_full_tracebacks_in_locations jax_legacy_prng_key
 jax_log_checkpoint_residuals jax_log_compiles jax_logging_level jax_memory_fitting_effort jax_memory_fitting_level
-jax_mock_gpu_topology jax_mosaic_allow_hlo jax_mutable_array_checks jax_num_cpu_devices jax_numpy_dtype_promotion
-jax_numpy_rank_promotion jax_oneapi_visible_devices jax_optimization_level jax_pallas_enable_debug_checks
-jax_pallas_poison_buffers jax_pallas_use_mosaic_gpu jax_pallas_verbose_errors jax_persistent_cache_enable_xla_caches
-jax_persistent_cache_min_compile_time_secs jax_persistent_cache_min_entry_size_bytes jax_pgle_aggregation_percentile
-jax_pgle_profiling_runs jax_pjrt_client_create_options jax_platform_name jax_platforms jax_pmap_no_rank_reduction
-jax_pmap_shmap_merge jax_pprint_use_color jax_raise_persistent_cache_errors jax_random_seed_offset jax_refs_to_pins
-jax_remat3 jax_remat_opt_barrier jax_remove_custom_partitioning_ptr_from_cache_key
+jax_mock_gpu_topology jax_mosaic_allow_hlo jax_mosaic_unzip_debug_locations jax_mtls_ca_file jax_mtls_cert_file
+jax_mtls_key_file jax_mtls_peer_uri_prefix jax_mutable_array_checks jax_no_execution jax_no_tracing
+jax_num_cpu_devices jax_numpy_dtype_promotion jax_numpy_rank_promotion jax_oneapi_visible_devices
+jax_optimization_level jax_pallas_auto_assign_collective_ids jax_pallas_auto_assign_collective_ids_limit
+jax_pallas_enable_debug_checks jax_pallas_poison_buffers jax_pallas_use_mosaic_gpu jax_pallas_verbose_errors
+jax_persistent_cache_enable_xla_caches jax_persistent_cache_min_compile_time_secs
+jax_persistent_cache_min_entry_size_bytes jax_pgle_aggregation_percentile jax_pgle_profiling_runs
+jax_pjrt_client_create_options jax_platform_name jax_platforms jax_pmap_no_rank_reduction jax_pmap_shmap_merge
+jax_pprint_use_color jax_ragged_dot_use_gpu_pallas_triton_lowering jax_ragged_dot_use_ragged_dot_instruction
+jax_raise_on_ppermute_sort_diff jax_raise_persistent_cache_errors jax_random_seed_offset jax_refs_to_pins jax_remat3
+jax_remat_barrier_no_cotangents jax_remat_opt_barrier jax_remove_custom_partitioning_ptr_from_cache_key
 jax_remove_size_one_mesh_axis_from_type jax_rocm_visible_devices jax_scan3 jax_send_traceback_to_runtime
 jax_serialization_version jax_share_autotune_config_between_hosts jax_share_binary_between_hosts
 jax_share_binary_between_hosts_timeout_ms jax_softmax_custom_jvp jax_sort_devices_by_process_index
-jax_source_url_schema jax_spmd_mode jax_threefry_gpu_kernel_lowering jax_threefry_partitionable
+jax_source_url_schema jax_spmd_mode jax_thread_guard jax_threefry_gpu_kernel_lowering jax_threefry_partitionable
 jax_traceback_filtering jax_traceback_in_locations_limit jax_tracer_error_num_traceback_frames jax_transfer_guard
 jax_transfer_guard_device_to_device jax_transfer_guard_device_to_host jax_transfer_guard_host_to_device
-jax_use_direct_linearize jax_use_emit_pipeline_primitive jax_use_magma jax_use_shardy_partitioner
-jax_use_simplified_jaxpr_constants jax_xla_backend jax_xla_profile_version mock_num_gpu_processes mock_num_gpus
-use_mock_gpu_client
+jax_use_cpp_shard_args jax_use_direct_linearize jax_use_emit_pipeline_primitive jax_use_hlo_logistic_lowering
+jax_use_magma jax_use_rgv3 jax_use_shardy_partitioner jax_use_simplified_jaxpr_constants jax_xla_backend
+jax_xla_profile_version mock_num_gpu_processes mock_num_gpus use_mock_gpu_client
 """.split()
-CONTEXTS = """check_tracer_leaks debug_infs debug_key_reuse debug_nans default_device default_matmul_precision default_prng_impl
-enable_checks enable_custom_prng enable_custom_vjp_by_custom_transpose jax2tf_associative_scan_reductions legacy_prng_key
-log_compiles numpy_dtype_promotion numpy_rank_promotion softmax_custom_jvp spmd_mode threefry_partitionable transfer_guard
+CONTEXTS = """allow_f16_reductions check_tracer_leaks debug_infs debug_key_reuse debug_nans default_device
+default_matmul_precision default_prng_impl enable_checks enable_custom_prng enable_custom_vjp_by_custom_transpose
+jax2tf_associative_scan_reductions legacy_prng_key log_compiles no_execution no_tracing numpy_dtype_promotion
+numpy_rank_promotion softmax_custom_jvp spmd_mode thread_guard threefry_partitionable transfer_guard
 transfer_guard_device_to_device transfer_guard_device_to_host transfer_guard_host_to_device""".split()
 config.values  # loads them all
 OPTIONS = sorted({id(o): o for o in config.options.values()}.values(), key=lambda o: o.name)
@@ -262,6 +270,54 @@ def test_gumbel_numbers_take_the_mode_that_is_set():
     assert [d().tolist() for d in draws] == low
 
 
+def test_a_warm_loop_stages_nothing():
+    step, x = lamina.jit(lambda x: x * 2.125 + 1), np.ones(3, "float32")
+    body = lambda c, x: (c + x, c)
+    step(x), lamina.lax.scan(body, 0., x)
+    with lamina.no_tracing(True):
+        assert step(x).tolist() == [3.125] * 3 and lamina.lax.scan(body, 0., x)[0] == 3
+        assert lamina.grad(lambda x: jnp.fft.fft(x).real.sum())(x).tolist() == [3, 0, 0]  # functions of ours may be staged
+        step(x) + jnp.arctan2(x, x)
+        for call, f in dict(jit=lambda: lamina.jit(lambda x: x - 7)(x), pmap=lambda: lamina.pmap(lambda x: x)(x[None]),
+                            make_jaxpr=lambda: lamina.make_jaxpr(lambda x: x)(x),
+                            scan=lambda: lamina.lax.scan(lambda c, x: (c, x), 0., x),
+                            checkpoint=lambda: lamina.grad(lamina.checkpoint(lambda x: x.sum()))(jnp.ones(3))).items():
+            with pytest.raises(RuntimeError, match=rf"^{call} of `<lambda>` at .*test_flags.py:\d+: config no_tracing is set"):
+                f()
+        with pytest.raises(RuntimeError, match="^jit of `<lambda>`"):
+            step(x[:2])
+    assert step(x[:2]).tolist() == [3.125] * 2
+
+
+def test_a_program_that_only_looks_runs_nothing():
+    x = jnp.ones(3)
+    step, mapped = lamina.jit(lambda x: x * 2.375), lamina.pmap(lambda x: x * 2.375)
+    compiled = step.lower(x).compile()
+    warm = [lambda: step(x), lambda: mapped(x[None]), lambda: compiled(x), lambda: x + 1, lambda: jnp.sin(x), lambda: x[0],
+            lambda: jnp.zeros(3) + x]
+    for f in warm:
+        f(), f()
+    with lamina.no_execution(True):
+        for f in warm:
+            with pytest.raises(RuntimeError, match="config no_execution is set, and this would run"):
+                f()
+        assert step.lower(x).compile() is not None and np.asarray(x).tolist() == [1] * 3
+        assert lamina.eval_shape(jnp.sin, x).shape == (3,) and lamina.device_put(np.ones(2)).shape == (2,)
+    assert all(f() is not None for f in warm)
+
+
+def test_wide_types_that_are_asked_for_may_be_errors():
+    with config.explicit_x64_dtypes("error"):
+        for f in (lambda: jnp.zeros(2, "float64"), lambda: jnp.ones(2).astype("int64"), lambda: jnp.arange(3, dtype=np.uint64)):
+            with pytest.raises(ValueError, match="64 was asked for, but 64 bits are off"):
+                f()
+        assert jnp.asarray(np.ones(2)).dtype == jnp.zeros(2, float).dtype == "float32"
+        with lamina.enable_x64(True):
+            assert jnp.zeros(2, "float64").dtype == "float64"
+    with pytest.raises(ValueError, match="'allow' is not there.*set enable_x64"):
+        config.update("jax_explicit_x64_dtypes", "allow")
+
+
 def test_programs_are_written_down(tmp_path):
     config.update("jax_dump_ir_to", str(tmp_path / "new"))
     try:
@@ -274,6 +330,10 @@ def test_programs_are_written_down(tmp_path):
     assert len(found) == 2 and all(n.startswith("lamina_ir") and n.endswith("_jit__lambda_.mlir") for n in found)
     first, second = (found[n] for n in sorted(found))
     assert "stablehlo.sine" in first and "loc(" in first and "stablehlo.cosine" in second and "loc(" not in second
+    with config.dump_ir_to(tmp_path / "both"), config.dump_ir_modes("stablehlo,jaxpr"):
+        lamina.jit(lambda x: jnp.tan(x) * 3.625)(np.ones(3, "float32"))
+    found = {path.name[len("lamina_ir0000"):]: path.read_text() for path in (tmp_path / "both").iterdir()}
+    assert set(found) == {"_jit__lambda_.jaxpr.txt", "_jit__lambda_.mlir"} and "tan a" in found["_jit__lambda_.jaxpr.txt"]
     (tmp_path / "file").write_text("")
     with config.dump_ir_to(tmp_path / "file"), pytest.raises(OSError, match="config dump_ir_to: cannot write"):
         lamina.jit(lambda x: x * 3.875)(np.ones(3, "float32"))

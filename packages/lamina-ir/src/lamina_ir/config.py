@@ -14,16 +14,22 @@ from typing import Any
 from .option import (Generation, Option, UNSET, cache_key, generation, keyed_values, options, restored, unchanged, watch_keyed)
 
 __all__ = ["Generation", "Option", "UNSET", "cache_key", "check_tracer_leaks", "debug_bounds", "debug_infs",
-           "debug_key_reuse", "debug_nans", "default_matmul_precision", "default_prng_impl", "disable_jit",
-           "enable_checks", "enable_custom_prng", "enable_x64", "evaluate_max_bytes", "explain_cache_misses",
-           "generation", "high_dynamic_range_gumbel", "keyed_values", "legacy_prng_key", "log_compiles",
-           "numpy_dtype_promotion", "numpy_rank_promotion", "options", "parse_flags_with_absl", "random_seed_offset",
-           "read", "replicated_counts_once", "restored", "threefry_partitionable", "traceback_filtering", "unchanged",
-           "update", "watch_keyed"]
+           "debug_key_reuse", "debug_nans", "default_matmul_precision", "default_prng_impl", "disable_jit", "enable_checks",
+           "enable_custom_prng", "enable_x64", "evaluate_max_bytes", "explain_cache_misses",
+           "explicit_x64_dtypes", "generation", "high_dynamic_range_gumbel", "keyed_values", "legacy_prng_key",
+           "log_compiles", "no_tracing", "numpy_dtype_promotion", "numpy_rank_promotion", "options",
+           "parse_flags_with_absl", "random_seed_offset", "read", "replicated_counts_once", "restored",
+           "threefry_partitionable", "traceback_filtering", "unchanged", "update", "watch_keyed"]
 
 def _set_of_axes(value: Any) -> None:
     if type(value) is not frozenset:
         raise ValueError(f"config replicated_counts_once: expected True, False, or a frozenset of names of axes; got {value!r}")
+
+
+def _not_allowed(value: Any) -> None:
+    if value == "allow":
+        raise ValueError("config explicit_x64_dtypes: 'allow' is not there, as single 64-bit arrays among 32-bit ones would "
+                         "lose their width in some call; set enable_x64")
 
 
 def _whole(name: str, value: Any) -> None:
@@ -34,6 +40,10 @@ def _whole(name: str, value: Any) -> None:
 enable_x64 = Option("enable_x64", False, keyed=True, help="64-bit integers, floats and complex numbers; otherwise they become "
                     "32-bit ones: a dtype='float64' with a warning at the caller's line, data without one, or "
                     "with one per process where no runtime is in it")
+explicit_x64_dtypes = Option("explicit_x64_dtypes", "warn", choices=("warn", "error", "allow"), check=_not_allowed, keyed=True,
+                             help="what a dtype='float64' does without enable_x64: warn, or raise ValueError")
+no_tracing = Option("no_tracing", False, help="raise where a function of the user's is traced that is not known for its "
+                    "arguments' types: a loop that should be warm stages nothing")
 disable_jit = Option("disable_jit", False, help="everything runs op by op, loops and branches in Python")
 numpy_dtype_promotion = Option("numpy_dtype_promotion", "standard", choices=("standard", "strict"), keyed=True,
                                help="'strict' refuses implicit promotion between dtypes")

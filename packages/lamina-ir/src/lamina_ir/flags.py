@@ -24,6 +24,8 @@ _PALLAS = "there are no Pallas kernels"
 _LEVEL = "the compiler works at its one level; disable_most_optimizations and compiler_options change that"
 _LEVELS = ("O0", "O1", "O2", "O3", "UNKNOWN")
 _MEETING = "distributed.initialize says how long processes wait for one another"
+_TLS = "processes meet over the coordinator's plain connection; keep it inside of a trusted network"
+_TYPES = "types say nothing of the axes that a value varies over; set replicated_counts_once"
 _ONE_WAY = "there is one way, and it has no other name"
 _MUTABLE = "arrays never change"
 _TRANSFER = "processes exchange arrays in programs over their devices"
@@ -147,10 +149,42 @@ FLAGS: dict[str, tuple[Any, str, str] | tuple[Any, str, str, dict[str, Any]]] = 
     "use_magma": ("auto", "MAGMA computes eigenvalues on GPUs", "eig is computed by LAPACK",
                   {"choices": ("auto", "on", "off")}),
     "use_simplified_jaxpr_constants": (False, "how programs hold constants", _ONE_WAY),
+    "allow_f16_reductions": (True, "sums add 16-bit floats in their own width", "they are added up in 32 bits"),
+    "accurate_erf_inv": (False, "erf_inv by more terms", "erf_inv is the compiler's own"),
+    "auto_pcast": (True, "values are made to vary over axes where another does", _TYPES),
+    "check_vma": (False, "types say over which axes a value varies", _TYPES),
+    "check_proxy_envs": (True, "proxies in the environment are warned of", "no connection between processes takes a proxy"),
+    "custom_jvp3": (False, "a newer form of custom_jvp", _ONE_WAY),
+    "disable_bwd_checks": (False, "types of cotangents are not checked", "they always are"),
+    "disable_vmap_shmap_error": (False, "vmap over a shard_map with spmd_axis_name", "vmap takes a shard_map as any function"),
+    "distributed_verify_secure_credentials": (False, "certificates of the processes are checked", _TLS),
+    "mtls_ca_file": (None, "whose certificates are trusted", _TLS, {"kind": str}),
+    "mtls_cert_file": (None, "this process's certificate", _TLS, {"kind": str}),
+    "mtls_key_file": (None, "this process's key", _TLS, {"kind": str}),
+    "mtls_peer_uri_prefix": (None, "which processes are trusted", _TLS, {"kind": str}),
+    "eager_constant_folding": (False, "operations on constants run while a function is traced",
+                               "they are part of the program, and the compiler folds them; ensure_compile_time_eval runs them"),
+    "embedded_constants_max_bytes": (32, "size up to which constants stand in the program", "the size is fixed"),
+    "export_deserialize_expired_versions": (
+        False, "exported programs of versions long gone are read", "saved programs have their own version"),
+    "mosaic_unzip_debug_locations": (True, "how kernels say their lines", _PALLAS),
+    "pallas_auto_assign_collective_ids": ("no", "who numbers the collectives of kernels", _PALLAS),
+    "pallas_auto_assign_collective_ids_limit": (25, "how many collectives of kernels are numbered", _PALLAS),
+    "ragged_dot_use_gpu_pallas_triton_lowering": (False, "ragged_dot by a kernel", _PALLAS),
+    "ragged_dot_use_ragged_dot_instruction": (
+        True, "ragged_dot is one instruction", "it is made of products that every platform has"),
+    "raise_on_ppermute_sort_diff": (True, "orders of ppermute's pairs that older versions took are errors", _ONE_WAY),
+    "remat_barrier_no_cotangents": (False, "what the compiler may not reorder in checkpoint", _ONE_WAY),
+    "thread_guard": (False, "launches over several processes come from one thread",
+                     "they are compared before they run, from whichever thread; see agreement"),
+    "use_cpp_shard_args": (False, "arguments are placed by the runtime itself", "jaxlib places them where it can"),
+    "use_hlo_logistic_lowering": (None, "the logistic function is one instruction", _ONE_WAY, {"kind": bool}),
+    "use_rgv3": (True, "a newer form of groups of devices in programs", _ONE_WAY),
     "mock_num_gpu_processes": (0, "how many processes of GPUs are simulated", _MOCK),
     "mock_num_gpus": (1, "how many GPUs are simulated", _MOCK),
     "use_mock_gpu_client": (False, "GPUs are simulated", _MOCK)}
-_BARE = ("experimental_xmap_", "jax2tf_", "mock_num_gpu", "use_mock_gpu_client")  # known without any prefix
+_BARE = ("check_vma", "eager_constant_folding", "experimental_xmap_", "jax2tf_", "mock_num_gpu",
+         "use_mock_gpu_client")  # known without any prefix
 
 
 def _make() -> None:

@@ -392,4 +392,5 @@ def install() -> None:
     kind.__repr__ = _text_of
     slots.on_staging.append(_on_staging)
     config.disable_jit.watch(_jaxlib.watch_into(_jaxlib.disable_jit_state))
+    _follow(execution.no_execution)  # jaxlib forgets nothing, and asks while it is set
     config.watch_keyed(_follow)

@@ -1,4 +1,5 @@
-"""`config.dump_ir_to`: each program that is about to be compiled or loaded is written to a folder as StableHLO text."""
+"""`config.dump_ir_to`: each program that is about to be compiled or loaded is written to a folder, as the texts that
+`config.dump_ir_modes` names."""
 from __future__ import annotations
 
 import itertools
@@ -8,7 +9,9 @@ from typing import Any
 
 from lamina_ir import config
 
-__all__ = ["dump", "dump_ir_to", "include_debug_info_in_dumps"]
+__all__ = ["dump", "dump_ir_modes", "dump_ir_to", "include_debug_info_in_dumps"]
+
+_MODES = ("stablehlo", "jaxpr")
 
 
 def _folder(value: Any) -> None:
@@ -16,24 +19,41 @@ def _folder(value: Any) -> None:
         raise ValueError(f"config dump_ir_to: expected a folder, or '' for none; got {value!r:.200}")
 
 
+def _modes(value: str) -> None:
+    unknown = [mode for mode in value.split(",") if mode not in _MODES] if value else []
+    if unknown:
+        raise ValueError("config dump_ir_modes: expected 'stablehlo', 'jaxpr', or both with a comma between; got "
+                         f"{value!r:.200}")
+
+
 dump_ir_to = config.Option("dump_ir_to", None, check=_folder, means={"": None},
-                           help="folder to which each program is written as StableHLO text before it is compiled")
+                           help="folder to which each program is written, as dump_ir_modes says, before it is compiled")
+dump_ir_modes = config.Option("dump_ir_modes", "stablehlo", check=_modes, kind=str,
+                              help="which texts dump_ir_to writes, with commas between: 'stablehlo', 'jaxpr'; '' for none")
 include_debug_info_in_dumps = config.Option("include_debug_info_in_dumps", True,
                                             help="what dump_ir_to writes shows scopes and numbers of equations")
 _count = itertools.count()
 
 
-def dump(call: str, name: str, lowered: Any) -> None:
-    """Write a lowered program to the folder of `dump_ir_to`, as `lamina_ir0003_jit_step.mlir`: numbered as they come.
+def dump(call: str, name: str, lowered: Any, closed: Any) -> None:
+    """Write a program to the folder of `dump_ir_to`, as `lamina_ir0003_jit_step.mlir` what was lowered, and as
+    `lamina_ir0003_jit_step.jaxpr.txt` what it was lowered from: numbered as they come.
 
     OSError where that folder cannot be written to.
     """
     folder = os.path.expanduser(os.fspath(dump_ir_to.value))
     safe = re.sub(r"[^\w.-]+", "_", f"{call}_{name}")[:100]
-    path = os.path.join(folder, f"lamina_ir{next(_count):04}_{safe}.mlir")
-    text = lowered.as_text(debug_info=include_debug_info_in_dumps.value)
+    path = os.path.join(folder, f"lamina_ir{next(_count):04}_{safe}")
+    modes = dump_ir_modes.value.split(",")
+    if "jaxpr" in modes:
+        _write(f"{path}.jaxpr.txt", f"{closed}\n")
+    if "stablehlo" in modes:
+        _write(f"{path}.mlir", lowered.as_text(debug_info=include_debug_info_in_dumps.value))
+
+
+def _write(path: str, text: str) -> None:
     try:
-        os.makedirs(folder, exist_ok=True)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w", encoding="utf-8") as f:
             f.write(text)
     except OSError as e:

@@ -7,7 +7,7 @@ from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any
 
-from lamina_ir import (CallbackError, ClosedJaxpr, ExecutionError, ShapedArray, config, has_ordered_effects, subprograms,
+from lamina_ir import (CallbackError, ClosedJaxpr, ExecutionError, config, has_ordered_effects, subprograms,
                        thread_order)
 from lamina_ir.extend import Placement, Tiles, rows_of_results
 from lamina_lowering import lower, rows
@@ -20,17 +20,20 @@ from ._jaxlib import ArrayImpl, SingleDeviceSharding
 from .placing import device_names, mesh_told
 from .weights import Effort, effort
 
-__all__ = ["FastPath", "Program", "failure", "place", "program_for"]
+__all__ = ["FastPath", "Program", "failure", "no_execution", "place", "program_for"]
+
+no_execution = config.Option("no_execution", False, help="raise where a compiled program would run, that of an op included: a "
+                             "program that only looks at others runs none")
 
 # What jaxlib's call object reads to run a signature without Python.
 FastPath = namedtuple("FastPath", "xla_executable out_pytree_def in_shardings out_shardings out_avals out_committed "
                                   "kept_var_bitvec in_device_local_layouts const_args")
 
 
-def compile_logged(low: Any, devices: tuple[Any, ...], options: Any, call: str, name: str, avals: Sequence[ShapedArray]) -> Any:
+def compile_logged(low: Any, devices: tuple[Any, ...], options: Any, call: str, name: str, closed: ClosedJaxpr) -> Any:
     """`compiling.compile`; with `config.log_compiles` what it cost is logged, with `config.dump_ir_to` the program written."""
     if dumps.dump_ir_to.value is not None:
-        dumps.dump(call, name, low)
+        dumps.dump(call, name, low, closed)
     if not config.log_compiles.value:
         return compiling.compile(low, devices, options)
     start, before = time.perf_counter(), compiling.cache_stats()
@@ -38,8 +41,8 @@ def compile_logged(low: Any, devices: tuple[Any, ...], options: Any, call: str, 
     after = compiling.cache_stats()
     source = ("found in memory" if after.memory_hits > before.memory_hits else "loaded from disk"
               if after.disk_hits > before.disk_hits else "compiled")
-    logger.warning("`%s` (%s) for %s: %s in %.4f s", name, ", ".join(a.long() for a in avals), device_names(devices), source,
-                   time.perf_counter() - start)
+    types = ", ".join(a.long() for a in closed.in_avals)
+    logger.warning("`%s` (%s) for %s: %s in %.4f s", name, types, device_names(devices), source, time.perf_counter() - start)
     return made
 
 
@@ -109,7 +112,7 @@ class Program:
         options = compiling.Options(*placement.grid, free if split else (), cheap,
                                     len(devices) > 1 and bool(getattr(low, "host_functions", ())),
                                     getattr(low, "shardy", False), overrides, rolled)
-        self.loaded = compile_logged(low, devices, options, call, name, closed.in_avals)
+        self.loaded = compile_logged(low, devices, options, call, name, closed)
         self.executable = self.loaded.executable
         self.kept = low.kept_args[:-1] if ordered else low.kept_args
         whole = shardings.part if placement.face else shardings.tiled
@@ -181,6 +184,9 @@ class Program:
 
     def run(self, flat: Sequence[Any], layout: Any = None) -> list[Any]:
         """Run on flat arguments, wherever they are; `layout` are the user's placements of arguments and results, or None."""
+        if no_execution.ever and no_execution.value:
+            raise RuntimeError(f"{self.call} of `{self.name}`: config no_execution is set, and this would run a compiled "
+                               "program. Trace, lower and compile it instead (lower(...).compile()), or unset it")
         handlers = self.words(flat, layout)[0]
         args = list(self.const_args)
         if args:

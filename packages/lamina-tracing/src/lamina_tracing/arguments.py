@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from lamina_ir import DTypeError, ShapedArray, ShapeError, aval_of, shaped, trees
+from lamina_ir import DTypeError, ShapedArray, ShapeError, aval_of, config, shaped, trees
 from lamina_ir.dtypes import as_dtype, canonical
 
 from .lines import is_own_file, warn_user
@@ -21,7 +21,8 @@ __all__ = ["argument_path", "called_as", "duck_types", "flat_arguments", "flat_r
 def requested_dtype(spec: Any) -> Any:
     """The dtype that a caller's `dtype=` means under the 64-bit setting.
 
-    A UserWarning shows the caller's line where that is narrower than what was written. Data, and Python's `float`, `int`
+    A UserWarning shows the caller's line where that is narrower than what was written, or a ValueError where config
+    explicit_x64_dtypes says so. Data, and Python's `float`, `int`
     and `complex`, are narrowed without a word here; see narrowing.py.
 
     Args:
@@ -37,6 +38,9 @@ def requested_dtype(spec: Any) -> Any:
         return found
     asked = as_dtype(spec)
     if asked is not found and asked != found:
+        if config.explicit_x64_dtypes.value == "error":
+            raise ValueError(f"{asked.name} was asked for, but 64 bits are off, and config explicit_x64_dtypes is 'error'. Ask "
+                             f"for {found.name}, or set config enable_x64")
         warn_user(f"{asked.name} was asked for, but 64 bits are off, so this is {found.name}. Ask for {found.name}, or set "
                   "config enable_x64")
     return found

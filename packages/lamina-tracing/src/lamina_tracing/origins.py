@@ -3,12 +3,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina_ir import trees
+from lamina_ir import config, trees
 
 from . import tracer as _tracer
+from .lines import is_own_file
 from .parameters import function_name, parameter_names
 
-__all__ = ["origin"]
+__all__ = ["check_may_trace", "origin"]
 
 
 def origin(tracer: Any) -> str:
@@ -61,12 +62,39 @@ def _argument(trace: Any, i: int) -> tuple[str, str]:
     if trace.about is None:
         return "a traced function", str(i)
     call, fun, tree, static = trace.about
-    name = _path(fun, tree, static, i)
+    return f"{_placed(fun)}, traced by {call}", _path(fun, tree, static, i)
+
+
+def _innermost(fun: Any) -> Any:
+    """The function that wrappers and partials are around."""
     for _ in range(8):
         fun = getattr(fun, "__wrapped__", None) or getattr(fun, "func", fun)
+    return fun
+
+
+def _placed(fun: Any) -> str:
+    """A function's name, and where it stands."""
+    fun = _innermost(fun)
     code = getattr(fun, "__code__", None)
-    place = f" at {code.co_filename}:{code.co_firstlineno}" if code is not None else ""
-    return f"`{function_name(fun)}`{place}, traced by {call}", name
+    return f"`{function_name(fun)}`" + (f" at {code.co_filename}:{code.co_firstlineno}" if code is not None else "")
+
+
+def check_may_trace(call: str, fun: Any) -> None:
+    """Refuse to trace a function of the user's while `config.no_tracing` is set.
+
+    Args:
+      call: what traces it, as "jit".
+      fun: the function; one of our own rooms may be traced.
+    Raises:
+      RuntimeError: names the call, the function and its place.
+
+    >>> check_may_trace("jit", abs)
+    """
+    code = getattr(_innermost(fun), "__code__", None)
+    if config.no_tracing.value and not (code is not None and is_own_file(code.co_filename)):
+        raise RuntimeError(f"{call} of {_placed(fun)}: config no_tracing is set, and this function was not traced before for "
+                           "arguments of these types, static values and settings. Call it once before, or log why with config "
+                           "explain_cache_misses")
 
 
 def _path(fun: Any, tree: Any, static: Any, i: int) -> str:

@@ -13,6 +13,7 @@ from lamina_ir.extend import check_key_uses, stack_depth, typed_equation
 
 from .array import HostArray
 from .lines import NOWHERE, Within, forget_caller, staged_by, user_source
+from .origins import check_may_trace
 from .trace import Trace, bind, leak_error, now, on_begin, tell_staging
 from .tracer import Tracer
 
@@ -167,11 +168,15 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
     Returns:
       The program, and the values of enclosing traces it uses: they are its leading arguments. Concrete values it
       closes over are its constants.
+    Raises:
+      RuntimeError: config no_tracing is set, and `about` names a function of the user's.
 
     >>> closed, outer = stage(lambda x: [x * x], [aval_of(1.0)])
     >>> print(closed, outer)
     { lambda ; a:f32[]. let b:f32[] = mul a a in (b,) } []
     """
+    if about is not None and config.no_tracing.ever:
+        check_may_trace(about[0], about[1])
     before = now.trace, now.depth, now.scope, now.source
     source = before[3]
     trace = StagingTrace(before[1] + 1)
