@@ -134,3 +134,20 @@ def test_glu_halves_an_axis():
 def test_a_word_is_refused(name):
     with pytest.raises(TypeError, match=rf"{name}: .*got str"):
         getattr(nn, name)("a")
+
+
+@pytest.mark.parametrize("name", "celu elu hard_sigmoid hard_silu leaky_relu relu6 selu sparse_plus sparse_sigmoid".split())
+def test_whole_numbers_give_way_to_other_widths(name):
+    """As they do beside the Python floats in the formula: a bfloat16 beside the result stays one."""
+    f = getattr(nn, name)
+    for x in (np.int32([1, -2]), np.array([True, False]), np.int8(3), 2, 2.0):
+        y = f(x)
+        assert y.dtype == np.float32 and y.weak_type
+    assert not f(np.float32(1)).weak_type
+
+
+def test_which_others_are_weak():
+    for f in (nn.mish, nn.softplus, nn.soft_sign):
+        assert f(np.array(True)).weak_type and f(2.0).weak_type and not f(np.int32(2)).weak_type
+    for approximate in (True, False):
+        assert not nn.gelu(2.0, approximate).weak_type and not nn.gelu(2, approximate).weak_type

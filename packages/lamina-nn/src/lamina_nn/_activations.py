@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 import lamina_numpy as lnp
+import numpy as np
 from lamina_ir import ShapeError, dtypes
 from lamina_numpy.extend import public, to_inexact
 from lamina_tracing import Array, ArrayLike, lax
@@ -19,6 +20,11 @@ __all__ = ["celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_tanh
            "sparse_sigmoid", "squareplus", "tanh"]
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
+
+
+def _whole(d: np.dtype) -> bool:
+    """Whether numbers of a dtype become weak floats: the result is what they are beside Python floats."""
+    return dtypes.is_bool(d) or dtypes.is_integer(d)
 
 
 def _piece(inside: Any, x: Any, value: Any) -> Any:
@@ -83,7 +89,7 @@ def relu6(x: ArrayLike) -> Array:
     >>> relu6(np.array([-1., 2., 9.]))
     Array([0., 2., 6.], dtype=float32)
     """
-    x = to_inexact("relu6", x)
+    x = to_inexact("relu6", x, _whole)
     return _piece(lax.bitwise_and(lnp.greater(x, 0), lnp.less(x, 6)), x, lnp.minimum(lnp.maximum(x, 0), 6))
 
 
@@ -144,7 +150,7 @@ def softplus(x: ArrayLike) -> Array:
     >>> softplus(np.array([-np.inf, 1000.]))
     Array([   0., 1000.], dtype=float32)
     """
-    return lnp.logaddexp(to_inexact("softplus", x), 0.0)
+    return lnp.logaddexp(to_inexact("softplus", x, dtypes.is_bool), 0.0)
 
 
 @public()
@@ -184,7 +190,7 @@ def soft_sign(x: ArrayLike) -> Array:
     >>> soft_sign(np.array([-1., 0., 3.]))
     Array([-0.5 ,  0.  ,  0.75], dtype=float32)
     """
-    x = to_inexact("soft_sign", x)
+    x = to_inexact("soft_sign", x, dtypes.is_bool)
     return lnp.divide(x, lnp.abs(x) + 1)
 
 
@@ -228,7 +234,7 @@ def mish(x: ArrayLike) -> Array:
     >>> mish(np.array([0., 20.]))
     Array([ 0., 20.], dtype=float32)
     """
-    x = to_inexact("mish", x)
+    x = to_inexact("mish", x, dtypes.is_bool)
     return lax.mul(x, lax.tanh(softplus(x)))
 
 
@@ -251,7 +257,7 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     >>> elu(np.array([-np.inf, 0., 2.]))
     Array([-1.,  0.,  2.], dtype=float32)
     """
-    x = to_inexact("elu", x)
+    x = to_inexact("elu", x, _whole)
     positive = lnp.greater(x, 0)
     low = lax.expm1(lnp.where(positive, 0, x))  # no large positive numbers: their slope would be infinite, times zero
     return lnp.where(positive, x, lnp.multiply(alpha, low))
@@ -274,7 +280,7 @@ def selu(x: ArrayLike) -> Array:
     >>> [round(float(y), 4) for y in selu(np.array([-np.inf, 0., 1.]))]
     [-1.7581, 0.0, 1.0507]
     """
-    return lnp.multiply(_SELU_SCALE, elu(to_inexact("selu", x), _SELU_ALPHA))
+    return lnp.multiply(_SELU_SCALE, elu(to_inexact("selu", x, _whole), _SELU_ALPHA))
 
 
 @public()
@@ -296,7 +302,7 @@ def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     >>> celu(np.array([-np.inf, 0., 2.]), 2.0)
     Array([-2.,  0.,  2.], dtype=float32)
     """
-    x = to_inexact("celu", x)
+    x = to_inexact("celu", x, _whole)
     positive = lnp.greater(x, 0)
     low = lnp.expm1(lnp.divide(lnp.where(positive, 0, x), alpha))
     return lnp.where(positive, x, lnp.multiply(alpha, low))
@@ -321,7 +327,7 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
     >>> leaky_relu(np.array([-100., 0., 2.]))
     Array([-1.,  0.,  2.], dtype=float32)
     """
-    x = to_inexact("leaky_relu", x)
+    x = to_inexact("leaky_relu", x, _whole)
     return lnp.where(lnp.greater_equal(x, 0), x, lnp.multiply(negative_slope, x))
 
 
@@ -345,6 +351,8 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     [-0.1587, 0.0, 1.9545]
     """
     x = to_inexact("gelu", x)
+    if typeof(x).weak_type:
+        x = lnp.asarray(x, typeof(x).dtype)
     if not approximate:
         return lax.mul(lax.mul(x, 0.5), lax.erfc(lax.mul(x, -math.sqrt(0.5))))
     inner = lax.mul(lax.add(x, lax.mul(lax.integer_pow(x, 3), 0.044715)), math.sqrt(2 / math.pi))
@@ -388,7 +396,7 @@ def hard_sigmoid(x: ArrayLike) -> Array:
     >>> hard_sigmoid(np.array([-4., 0., 4.]))
     Array([0. , 0.5, 1. ], dtype=float32)
     """
-    return lax.div(relu6(lax.add(to_inexact("hard_sigmoid", x), 3.0)), 6.0)
+    return lax.div(relu6(lax.add(to_inexact("hard_sigmoid", x, _whole), 3.0)), 6.0)
 
 
 @public()
@@ -408,7 +416,7 @@ def hard_silu(x: ArrayLike) -> Array:
     >>> hard_silu(np.array([-4., 0., 4.]))
     Array([-0.,  0.,  4.], dtype=float32)
     """
-    x = to_inexact("hard_silu", x)
+    x = to_inexact("hard_silu", x, _whole)
     return lax.mul(x, hard_sigmoid(x))
 
 
@@ -432,7 +440,7 @@ def sparse_plus(x: ArrayLike) -> Array:
     >>> sparse_plus(np.array([-2., 0., 2.]))
     Array([0.  , 0.25, 2.  ], dtype=float32)
     """
-    x = to_inexact("sparse_plus", x)
+    x = to_inexact("sparse_plus", x, _whole)
     low, high = lnp.less_equal(x, -1), lnp.greater_equal(x, 1)
     middle = lnp.where(lax.bitwise_or(low, high), 0, x)
     return lnp.where(low, 0, lnp.where(high, x, lax.mul(lax.integer_pow(lax.add(middle, 1.0), 2), 0.25)))
@@ -455,7 +463,7 @@ def sparse_sigmoid(x: ArrayLike) -> Array:
     >>> sparse_sigmoid(np.array([-2., 0., 2.]))
     Array([0. , 0.5, 1. ], dtype=float32)
     """
-    return lax.mul(lnp.clip(lax.add(to_inexact("sparse_sigmoid", x), 1.0), 0.0, 2.0), 0.5)
+    return lax.mul(lnp.clip(lax.add(to_inexact("sparse_sigmoid", x, _whole), 1.0), 0.0, 2.0), 0.5)
 
 
 @public()

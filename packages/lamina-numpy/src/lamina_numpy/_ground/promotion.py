@@ -119,13 +119,13 @@ def inexact_dtype(dtype: np.dtype, x64: bool) -> np.dtype:
     return dtypes.inexact_for(dtype)
 
 
-def to_inexact(call: str, x: Any) -> Any:
-    """`x`, in float when it holds integers or booleans."""
+def to_inexact(call: str, x: Any, weak: Callable[[np.dtype], bool] | None = None) -> Any:
+    """`x`, in float when it holds integers or booleans; in weak float where `weak` is true of their dtype."""
     a = aval(call, x)
     if a.dtype is _F32:
         return x
     d = inexact_dtype(a.dtype, config.enable_x64.value)
-    return x if d == a.dtype else convert(x, d, a.weak_type)
+    return x if d == a.dtype else convert(x, d, a.weak_type or weak is not None and weak(a.dtype))
 
 
 def meet(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
