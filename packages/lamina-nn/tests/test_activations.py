@@ -98,7 +98,7 @@ def test_dtypes(name, dtype):
 def test_python_numbers_stay_weak():
     for name in ROWS:
         out = eval_shape(lambda: getattr(nn, name)(0.7))  # noqa: B023  # called at once
-        assert out.weak_type and out.dtype == np.float32, name
+        assert out.weak_type == (name != "gelu") and out.dtype == np.float32, name
 
 
 def test_64_bits():
