@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from lamina_ir import prims, shaped
 from lamina_lowering import lower
-from lamina_lowering.testing import check_lowering, one_op
+from lamina_lowering.testing import check_lowering, one_op, run_lowered
 
 F32 = np.dtype("float32")
 V, S = shaped((3,), F32), shaped((), F32)
@@ -42,3 +42,9 @@ def test_threefry_is_written_out_in_full():
     u = shaped((8,), np.dtype("uint32"))
     found = text(prims.threefry2x32_p, *[shaped((), np.dtype("uint32"))] * 2, u, u)
     assert found.count("stablehlo.shift_left") == 20 and "while" not in found
+
+
+def test_scaled_bessel_keeps_its_digits():
+    x = np.array([2.0 ** -10, 7.875, 9.5])
+    got, = run_lowered(lower(one_op(prims.bessel_i0e_p, [shaped((3,), x.dtype)], {})), x)
+    np.testing.assert_allclose(got, [0.99902415236785197, 0.14460728463168581, 0.13125126081426789], rtol=1e-15)

@@ -6,7 +6,7 @@ from pathlib import Path
 import lamina_numpy as lnp
 import numpy as np
 import pytest
-from lamina_autodiff import grad, jacfwd
+from lamina_autodiff import grad, jacfwd, jvp
 from lamina_batching import vmap
 from lamina_ir import DTypeError, ShapeError, config
 from lamina_scipy import special
@@ -326,6 +326,28 @@ def test_second_slopes_left_of_zero_and_near_it():
         np.testing.assert_allclose(vmap(grad(grad(special.expit)))(small), -small / 8, rtol=1e-12)
         mixed = grad(lambda a, b: grad(special.betaln)(a, b), 1)(1e-38, 0.186486041)
         np.testing.assert_allclose(mixed, -special.polygamma(1., 0.186486041), rtol=1e-12)
+
+
+SECOND = [  # function, place, slope of the slope there
+    ("i1", 2.0 ** -10, 3.6621098600638612e-4), ("i1", 2.5, 2.0061297861610327), ("i1e", 2.0 ** -10, -0.99817061322438843),
+    ("i1e", 30.0, 5.6806124652776637e-5), ("i0e", 30.0, 6.2020747224559955e-5), ("log_ndtr", -17.5, -0.99679698308330788),
+    ("log_ndtr", -4.5, -0.96118590071522447), ("spence", 1 - 2.0 ** -13, 0.50008139138565961)]
+
+
+@pytest.mark.parametrize("name, x, want", SECOND)
+def test_second_slopes_of_what_all_but_cancels(name, x, want):
+    fun = getattr(special, name)
+    for wide, rtol in ((False, 1e-5), (True, 1e-13)):
+        with config.enable_x64(wide):
+            np.testing.assert_allclose(grad(grad(fun))(x), want, rtol=rtol)
+            np.testing.assert_allclose(jvp(lambda y: jvp(fun, (y,), (1.0,))[1], (x,), (1.0,))[1], want, rtol=rtol)
+
+
+def test_erfinv_near_its_ends():
+    np.testing.assert_allclose(special.erfinv(np.float32(2.0 ** -13 - 1)), -2.7166552405670822, rtol=2e-7)
+    with config.enable_x64(True):
+        np.testing.assert_allclose(special.erfinv(1 - 2.0 ** -28), 4.1690670869016257, rtol=4e-16)
+        np.testing.assert_array_equal(special.erfinv(np.array([-1, 0, 1, 2, nan])), [-inf, 0, inf, nan, nan])
 
 
 @pytest.mark.slow

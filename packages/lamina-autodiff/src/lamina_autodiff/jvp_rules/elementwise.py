@@ -42,15 +42,19 @@ def _integer_pow_slope(x: Any, ans: Any, *, y: int) -> Any:
     return one_like(x) if y == 1 else lax.add(x, x) if y == 2 else lax.mul(float(y), lax.integer_pow(x, y - 1))
 
 
+def _far_from(x: Any) -> float:
+    return 28.0 if typeof(x).dtype.itemsize > 4 else 12.0
+
+
 def _far_bessel_slope(x: Any, order: int) -> Any:
-    """d/dx of exp(-|x|) I(x) for |x| of 40 and more, of its expansion [DLMF 10.40.1] term by term: left of the sum of two
-    functions the digits would be lost."""
-    size = lax.max(lax.abs(x), 40.0)
+    """d/dx of exp(-|x|) I(x) for |x| of `_far_from` and more, of its expansion [DLMF 10.40.1] term by term: left of the sum of
+    two functions the digits would be lost."""
+    size = lax.max(lax.abs(x), _far_from(x))
     terms = [1.0]
-    for k in range(1, 13):
+    for k in range(1, 21):
         terms.append(terms[-1] * ((2 * k - 1) ** 2 - 4 * order) / (8 * k))
-    total = lax.full_like(size, 12.5 * terms[12])
-    for k in range(11, -1, -1):
+    total = lax.full_like(size, 20.5 * terms[20])
+    for k in range(19, -1, -1):
         total = lax.add(lax.div(total, size), (k + 0.5) * terms[k])
     value = lax.neg(lax.div(lax.mul(total, lax.rsqrt(lax.mul(2 * math.pi, size))), size))
     return value if order else lax.mul(lax.sign(x), value)
@@ -58,15 +62,19 @@ def _far_bessel_slope(x: Any, order: int) -> Any:
 
 def _bessel_i0e_slope(x: Any, ans: Any) -> Any:
     near = lax.sub(lax.bessel_i1e(x), lax.mul(lax.sign(x), ans))
-    return lax.select(lax.lt(lax.abs(x), 40.0), near, _far_bessel_slope(x, 0))
+    return lax.select(lax.lt(lax.abs(x), _far_from(x)), near, _far_bessel_slope(x, 0))
 
 
 def _bessel_i1e_slope(x: Any, ans: Any) -> Any:
-    """I1' = I0 - I1 / x [DLMF 10.29.3], and a half at 0."""
-    at_0 = lax.eq(x, 0.0)
-    factor = lax.add(lax.sign(x), lax.div(1.0, lax.select(at_0, one_like(x), x)))
-    near = lax.select(at_0, _scalar_of(x, 0.5), lax.sub(lax.bessel_i0e(x), lax.mul(factor, ans)))
-    return lax.select(lax.lt(lax.abs(x), 40.0), near, _far_bessel_slope(x, 1))
+    """I1' = I0 - I1 / x [DLMF 10.29.3]; the ratio near 0 by its series, whose own slope keeps its digits."""
+    small = lax.lt(lax.abs(x), 1.0)
+    quarter, total = lax.square(lax.mul(0.5, lax.select(small, x, lax.full_like(x, 0.0)))), lax.full_like(x, 1.0)
+    for k in range(9, 0, -1):
+        total = lax.add(1.0, lax.mul(lax.mul(1.0 / (k * (k + 1)), quarter), total))
+    series = lax.mul(lax.mul(0.5, lax.exp(lax.neg(lax.abs(x)))), total)
+    ratio = lax.select(small, series, lax.div(ans, lax.select(small, one_like(x), x)))
+    near = lax.sub(lax.sub(lax.bessel_i0e(x), lax.mul(lax.sign(x), ans)), ratio)
+    return lax.select(lax.lt(lax.abs(x), _far_from(x)), near, _far_bessel_slope(x, 1))
 
 
 slope(prims.sin_p, lambda x, ans: lax.cos(x))

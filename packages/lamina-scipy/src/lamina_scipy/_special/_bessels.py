@@ -12,9 +12,11 @@ from lamina_numpy.extend import public
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._ground import by_dtype, real, slopes, whole_number, within
+from .._ground import by_dtype, horner, real, slopes, whole_number, within
 
 __all__ = ["bessel_jn", "i0", "i0e", "i1", "i1e"]
+
+_RATIO = tuple(0.5 / (math.factorial(k) * math.factorial(k + 1)) for k in range(12, -1, -1))
 
 
 def _times_exp(x, scaled):
@@ -24,9 +26,11 @@ def _times_exp(x, scaled):
 
 
 def _ratio(x):
-    """i1(x) / x."""
-    zero = x == 0
-    return lnp.where(zero, 0.5, _i1(x) / within(lnp.logical_not(zero), x, 1.0))
+    """i1(x) / x: near 0 by its series, whose own slope keeps its digits."""
+    small = lnp.abs(x) < 2.0
+    y = within(small, x, 0.0)
+    series = horner(0.25 * y * y, _RATIO)
+    return lnp.where(small, series, _i1(x) / within(lnp.logical_not(small), x, 4.0))
 
 
 @slopes(lambda out, x: _i1(x))

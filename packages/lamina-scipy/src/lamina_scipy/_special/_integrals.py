@@ -130,8 +130,8 @@ def _li2(z):
 
 def _spence_slope(out, x):
     w = x - 1.0
-    close = lnp.abs(w) < by_dtype(x, 1e-2, 1e-4)
-    series = horner(w, (0.2, -0.25, 1 / 3, -0.5, 1.0))
+    close = lnp.abs(w) < 0.1  # wide enough for the slope's own slope
+    series = horner(within(close, w, 0.0), [(-1) ** k / (k + 1) for k in range(by_dtype(x, 9, 18), -1, -1)])
     return lnp.where(close, -series, -lnp.log(x) / within(lnp.logical_not(close), w, 1.0))
 
 

@@ -86,12 +86,12 @@ def erfinv(x: ArrayLike) -> Array:
       DTypeError: `x` is complex.
 
     Derivative: `sqrt(pi) / 2 * exp(y**2)`, y the result.
-    Source: meaning of `scipy.special.erfinv`.
+    Source: meaning of `scipy.special.erfinv`; by the routine of `ndtri`.
 
     >>> erfinv(np.array([0., 1.]))
     Array([ 0., inf], dtype=float32)
     """
-    return real("erfinv", lax.erf_inv, x)
+    return real("erfinv", _erfinv, x)
 
 
 def ndtr_of(x):
@@ -131,12 +131,28 @@ def _tail(x):
     return far, y, total
 
 
+def _beyond(x):
+    """x plus the hazard well below zero, where the two all but cancel: Laplace's continued fraction (DLMF 7.9.2), and where."""
+    far = x < by_dtype(x, -2.5, -4.0)
+    t = within(far, -x, 10.0)
+    total = t
+    for k in range(by_dtype(x, 20, 34), 1, -1):
+        total = t + k / total
+    return far, t, 1.0 / total
+
+
+def _hazard_slope(out, x):
+    far, _, beyond = _beyond(x)
+    return lnp.negative(out) * lnp.where(far, beyond, within(lnp.logical_not(far), x, 0.0) + out)
+
+
+@slopes(_hazard_slope)
 def _hazard(x):
     """The density over `ndtr`."""
-    far, y, total = _tail(x)
-    z = lnp.where(far, 0.0, x)
+    far, t, beyond = _beyond(x)
+    z = within(lnp.logical_not(far), x, 0.0)
     near = lnp.exp(-0.5 * z * z - _HALF_LOG_2PI - log_ndtr_of(z))
-    return lnp.where(far, -y / total, near)
+    return lnp.where(far, t + beyond, near)
 
 
 @slopes(lambda out, x: _hazard(x))
@@ -171,20 +187,32 @@ def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
     return real("log_ndtr", log_ndtr_of, x)
 
 
-@slopes(lambda out, p: lnp.exp(0.5 * out * out + _HALF_LOG_2PI))
-def ndtri_of(p):
-    q = p - 0.5
+def _quantile(q, low):
+    """The quantile of a share of 1/2 + q; `low` is that share or what is left of it, whichever is less, and above 0."""
     inner = lnp.abs(q) <= 0.425
-    inside = lnp.logical_and(p > 0, p < 1)
-    low = within(inside, lnp.where(q < 0, p, 1.0 - p), 0.5)
-    r = lnp.sqrt(-lnp.log(low))
+    r = lnp.sqrt(-lnp.log(within(lnp.logical_not(inner), low, 0.05)))
     w = within(inner, 0.180625 - q * q, 0.0)
     middle = q * horner(w, _MIDDLE[0]) / horner(w, _MIDDLE[1])
     near = horner(r - 1.6, _NEAR[0]) / horner(r - 1.6, _NEAR[1])
     far = horner(r - 5.0, _FAR[0]) / horner(r - 5.0, _FAR[1])
     outer = lnp.where(r <= 5.0, near, far) * lnp.where(q < 0, -1.0, 1.0)
+    return lnp.where(inner, middle, outer)
+
+
+@slopes(lambda out, p: lnp.exp(0.5 * out * out + _HALF_LOG_2PI))
+def ndtri_of(p):
+    q = p - 0.5
+    inside = lnp.logical_and(p > 0, p < 1)
+    value = _quantile(q, within(inside, lnp.where(q < 0, p, 1.0 - p), 0.5))
     edge = lnp.where(p == 0, -np.inf, lnp.where(p == 1, np.inf, np.nan))
-    return lnp.astype(lnp.where(inside, lnp.where(inner, middle, outer), edge), typeof(p).dtype)
+    return lnp.astype(lnp.where(inside, value, edge), typeof(p).dtype)
+
+
+@slopes(lambda out, x: 0.5 * math.sqrt(math.pi) * lnp.exp(out * out))
+def _erfinv(x):
+    size = lnp.abs(x)
+    value = _ROOT_HALF * _quantile(0.5 * x, within(size < 1, 0.5 - 0.5 * size, 0.5))
+    return lnp.astype(lnp.where(size < 1, value, lnp.where(size == 1, x * np.inf, np.nan)), typeof(x).dtype)
 
 
 @public()
