@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from lamina_autodiff import grad
 from lamina_batching import vmap
-from lamina_ir import DTypeError, ShapeError, config, trees
+from lamina_ir import DTypeError, ShapeError, config, dtypes, trees
 from lamina_random import PRNGKey
 from lamina_scipy import signal, stats
 from lamina_tracing import jit
@@ -90,6 +90,16 @@ def test_laws_of_vectors():
 
 
 DATA = np.random.RandomState(0).randn(2, 7).astype(np.float32)
+
+
+def test_counts_beside_half_precision():
+    half = dtypes.bfloat16
+    shares, counts, x = np.array([.25, .25, .5], half), np.array([100, 101, 0], np.int8), np.array([.5, .25], half)
+    for got, want in ((stats.multinomial.logpmf(counts, np.int16(201), shares), -142.20375),
+                      (stats.dirichlet.logpdf(shares, counts[:2].repeat([1, 2])), -11.187292),
+                      (stats.multivariate_normal.logpdf(x, 0, 2.), -2.6091493)):
+        assert got.dtype == half
+        np.testing.assert_allclose(float(got), want, rtol=2 ** -8)
 
 
 def test_an_estimated_density():

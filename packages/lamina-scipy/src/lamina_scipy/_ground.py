@@ -16,8 +16,8 @@ from lamina_numpy.extend import alike, own_terms, to_inexact, work_dtype
 from lamina_tracing import jit, lax
 from lamina_tracing.extend import in_name, typeof
 
-__all__ = ["by_dtype", "counted", "floats", "horner", "inexact", "no_slope", "real", "slopes", "told_by_method", "whole_number",
-           "within"]
+__all__ = ["apart", "by_dtype", "counted", "floats", "horner", "inexact", "no_slope", "real", "slopes", "told_by_method",
+           "whole_number", "within"]
 
 C = TypeVar("C", bound=type)
 
@@ -51,6 +51,14 @@ def real(call: str, core: Callable[..., Any], *xs: Any) -> Any:
     if typeof(out).weak_type and not all(typeof(x).weak_type for x in xs):
         return lax.convert_element_type(out, dtype)  # of Python numbers alone comes a weak result
     return out
+
+
+def apart(call: str, *xs: Any) -> tuple[Any, list[Any]]:
+    """The dtype of a result of real numbers that keep shapes of their own, and these in the dtype that it is computed in."""
+    for x in xs:
+        floats(call, x)
+    final = typeof(inexact(call, lnp.zeros((), lnp.result_type(*xs)))[0]).dtype
+    return final, [lnp.astype(lnp.asarray(x), work_dtype(final)) for x in xs]
 
 
 def counted(call: str, core: Callable[..., Any], *xs: Any) -> Any:

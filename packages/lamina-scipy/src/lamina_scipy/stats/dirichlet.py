@@ -6,11 +6,10 @@ import numpy as np
 from lamina_ir import ShapeError, dtypes
 from lamina_numpy.extend import public
 from lamina_numpy.extend import publish as _publish
-from lamina_numpy.extend import work_dtype
 from lamina_tracing import Array, ArrayLike
 from lamina_tracing.extend import typeof
 
-from .._ground import floats, inexact, real, within
+from .._ground import apart, floats, real, within
 from .._special._entropies import xlogy_of
 from .._special._gammas import gammaln_of
 from ._laws import exponential
@@ -20,14 +19,12 @@ __all__ = ["logpdf", "pdf"]
 
 def _log(call, x, alpha, last=lambda log: log):
     """`last` of the logarithm, in the dtype that this is computed in."""
-    (x,), (alpha,) = floats(call, x), floats(call, alpha)
+    given = typeof(floats(call, x)[0]).dtype
+    final, (x, alpha) = apart(call, x, alpha)
     shape, weights = typeof(x).shape, typeof(alpha).shape
     if len(weights) != 1 or not shape or shape[0] not in (weights[0], weights[0] - 1):
         raise ShapeError(f"{call}: `alpha` must have shape (n,), and `x` n or n - 1 rows; got alpha {weights}, x {shape}")
-    given, few = typeof(x).dtype, shape[0] == weights[0] - 1
-    final = typeof(inexact(call, lnp.zeros((), given), lnp.zeros((), typeof(alpha).dtype))[0]).dtype
-    if few:
-        x = lnp.astype(x, work_dtype(given))
+    if shape[0] == weights[0] - 1:
         x = lnp.concatenate([x, 1.0 - lnp.sum(x, 0, keepdims=True)])
 
     def core(x, a):
@@ -36,8 +33,7 @@ def _log(call, x, alpha, last=lambda log: log):
         value = lnp.sum(xlogy_of(a - 1.0, within(inside, x, 0.5)) - gammaln_of(a), 0) + gammaln_of(lnp.sum(a, 0))
         out = lnp.where(inside, value, lnp.where(lnp.any(lnp.isnan(x), 0), np.nan, -np.inf))
         return last(lnp.where(lnp.all(a > 0, 0), out, np.nan))
-    out = real(call, core, x, lnp.reshape(alpha, (-1,) + (1,) * (len(shape) - 1)))
-    return lnp.astype(out, final) if few and given.itemsize < 4 else out
+    return lnp.astype(real(call, core, x, lnp.reshape(alpha, (-1,) + (1,) * (len(shape) - 1))), final)
 
 
 @public()

@@ -9,7 +9,7 @@ from lamina_numpy.extend import publish as _publish
 from lamina_tracing import Array, ArrayLike
 from lamina_tracing.extend import typeof
 
-from .._ground import floats, real
+from .._ground import apart, real
 from .._special._entropies import xlogy_of
 from .._special._gammas import gammaln_of
 from ._laws import exponential
@@ -20,7 +20,7 @@ __all__ = ["logpmf", "pmf"]
 @own_terms
 def _log(call, x, n, p, last=lambda log: log):
     """`last` of the logarithm, in the dtype that this is computed in."""
-    (x, p), (n,) = floats(call, x, p), floats(call, n)
+    final, (x, n, p) = apart(call, x, n, p)
     if not typeof(x).shape:
         raise ShapeError(f"{call}: `x` and `p` must have an axis of outcomes; got rank 0")
 
@@ -31,7 +31,7 @@ def _log(call, x, n, p, last=lambda log: log):
         value = gammaln_of(n + 1.0) + lnp.sum(xlogy_of(y, p) - gammaln_of(y + 1.0), -1)
         out = lnp.where(fits, value, lnp.where(lnp.any(lnp.isnan(x), -1), np.nan, -np.inf))
         return last(lnp.where(lnp.all((p >= 0) & (p <= 1), -1) & (n >= 0), out, np.nan))
-    return real(call, core, x, p, lnp.expand_dims(n, -1))
+    return lnp.astype(real(call, core, x, p, lnp.expand_dims(n, -1)), final)
 
 
 @public()

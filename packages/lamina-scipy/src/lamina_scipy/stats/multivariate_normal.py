@@ -7,12 +7,11 @@ import lamina_numpy as lnp
 from lamina_ir import ShapeError
 from lamina_numpy.extend import own_terms, public
 from lamina_numpy.extend import publish as _publish
-from lamina_numpy.extend import work_dtype
 from lamina_tracing import Array, ArrayLike
 from lamina_tracing.extend import typeof
 from lamina_tracing.lax.factorizations import triangular_solve
 
-from .._ground import floats, inexact
+from .._ground import apart
 from ._laws import exponential
 
 __all__ = ["logpdf", "pdf"]
@@ -23,9 +22,7 @@ def _log(call, x, mean, cov, allow_singular=None, last=lambda log: log):
     """`last` of the logarithm, in the dtype that this is computed in."""
     if allow_singular is not None:
         raise NotImplementedError(f"{call}: allow_singular is not supported; add a small multiple of the identity to `cov`")
-    x, mean, cov = (floats(call, v)[0] for v in (x, mean, cov))
-    final = typeof(inexact(call, *(lnp.zeros((), typeof(v).dtype) for v in (x, mean, cov)))[0]).dtype
-    x, mean, cov = (lnp.astype(v, work_dtype(final)) for v in (x, mean, cov))
+    final, (x, mean, cov) = apart(call, x, mean, cov)
     if not typeof(mean).shape and not typeof(cov).shape:
         y = x - mean
         value = -0.5 * y * y / cov - 0.5 * (math.log(2 * math.pi) + lnp.log(cov))
