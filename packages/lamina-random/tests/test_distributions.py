@@ -123,6 +123,18 @@ def test_complex_parameters_are_refused(name, args):
         getattr(random, name)(random.PRNGKey(0), *args)
 
 
+def test_a_chance_of_minus_zero_ends():
+    assert np.asarray(random.binomial(KEY, np.float32([7, 1e3]), np.float32(-0.0))).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("method", ["eigh", "svd"])
+def test_covariances_are_semidefinite_or_give_nan(method):
+    for cov, fine in ((np.ones((2, 2)), True), (np.zeros((2, 2)), True), (np.diag([1, 0]), True), (-np.eye(2), False),
+                      (np.array([[0, 1], [1, 0]]), False), (np.diag([1, -1e-3]), False)):
+        x = np.asarray(random.multivariate_normal(KEY, np.zeros(2, np.float32), cov.astype(np.float32), (3,), method=method))
+        assert np.isnan(x).all() != fine and np.isfinite(x).all() == fine
+
+
 def test_complex_weights_are_refused():
     with pytest.raises(DTypeError, match="^choice: the parameters must be real; got complex64"):
         random.choice(random.PRNGKey(0), 2, p=ODD)

@@ -12,12 +12,12 @@ from lamina_tracing import Array, ArrayLike, DTypeLike, ShapeLike, jit, lax, mak
 from lamina_tracing.extend import bind, scalar, typeof
 
 from ._arguments import as_float, as_shape, common_shape, is_high
-from ._draws import full, with_parameters
+from ._draws import full, inverse, with_parameters
 from ._keys import halves
 from ._named import takes_names
 from ._normal import normal_core, unit_core, uniform_core
 
-__all__ = ["cauchy", "double_sided_maxwell", "exponential", "gumbel", "gumbel_core", "laplace", "logistic",
+__all__ = ["cauchy", "double_sided_maxwell", "exponential", "exponential_core", "gumbel", "gumbel_core", "laplace", "logistic",
            "lognormal", "maxwell", "pareto", "rayleigh", "triangular", "wald", "weibull_min"]
 
 _part, _high = config.threefry_partitionable, config.high_dynamic_range_gumbel
@@ -38,7 +38,7 @@ def _eps(dtype: np.dtype) -> float:
 # --- without parameters: (key, shape, dtype, partitionable) -> numbers ---------------------------------------------
 
 
-def _exponential(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
+def exponential_core(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
     return lax.neg(lax.log1p(lax.neg(unit_core("exponential", key, shape, dtype, part))))
 
 
@@ -122,7 +122,7 @@ def _plain(name: str, core: Callable[..., Any], words: str, formula: str) -> Cal
     return takes_names(draw)
 
 
-exponential = _plain("exponential", _exponential, "the exponential distribution with mean 1",
+exponential = _plain("exponential", exponential_core, "the exponential distribution with mean 1",
                      "-log1p(-u), u uniform on [0, 1)")
 laplace = _plain("laplace", _laplace, "the Laplace distribution with mean 0 and scale 1",
                  "sign(u) log1p(-|u|), u uniform on (-1, 1)")
@@ -170,12 +170,12 @@ def _rayleigh(key: Any, scale: Any, shape: Any, dtype: Any, part: bool) -> Any:
 
 
 def _weibull_min(key: Any, scale: Any, concentration: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    root = lax.pow(_exponential(key, shape, dtype, part), lax.div(scalar(1, dtype), concentration))
-    return lax.mul(root, scale)
+    root = lax.pow(exponential_core(key, shape, dtype, part), full(inverse(concentration), shape, dtype))
+    return lax.mul(root, full(scale, shape, dtype))
 
 
 def _pareto(key: Any, b: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    return lax.exp(lax.div(_exponential(key, shape, dtype, part), b))
+    return lax.exp(lax.div(exponential_core(key, shape, dtype, part), b))
 
 
 def _lognormal(key: Any, sigma: Any, shape: Any, dtype: Any, part: bool) -> Any:
@@ -223,7 +223,7 @@ def _wald(key: Any, mean: Any, shape: Any, dtype: Any, part: bool) -> Any:
 
 
 _draw_rayleigh = with_parameters("rayleigh", _rayleigh, 1)
-_draw_weibull = with_parameters("weibull_min", _weibull_min, 2)
+_draw_weibull = jit(_weibull_min, static_argnums=(3, 4, 5), inline=True)
 _draw_pareto = with_parameters("pareto", _pareto, 1)
 _draw_lognormal = with_parameters("lognormal", _lognormal, 1)
 _draw_triangular = with_parameters("triangular", _triangular, 3)
@@ -277,7 +277,8 @@ def weibull_min(key: ArrayLike, scale: ArrayLike, concentration: ArrayLike, shap
     >>> weibull_min(PRNGKey(0), 1.0, np.float32([1, 2])).shape
     (2,)
     """
-    return _draw_weibull(key, (scale, concentration), shape, dtype)
+    shape, dtype = common_shape("weibull_min", shape, scale, concentration), as_float("weibull_min", dtype)
+    return _draw_weibull(key, scale, concentration, shape, dtype, _part.value)
 
 
 @takes_names

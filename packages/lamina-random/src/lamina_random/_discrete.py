@@ -17,7 +17,7 @@ from ._keys import fold_in, halves
 from ._named import takes_names
 from ._normal import unit_core, uniform_core
 
-__all__ = ["bernoulli", "categorical", "geometric", "rademacher", "randint", "randint_core"]
+__all__ = ["bernoulli", "categorical", "geometric", "rademacher", "rademacher_core", "randint", "randint_core"]
 
 _part, _high = config.threefry_partitionable, config.high_dynamic_range_gumbel
 
@@ -197,12 +197,12 @@ def rademacher(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = 
     return _rademacher(key, as_shape("rademacher", shape), dtype, _part.value)
 
 
-def _rademacher_core(key: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
+def rademacher_core(key: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
     up = _bernoulli_core(key, 0.5, shape, part)
     return lax.select(up, lax.full(shape, 1, dtype), lax.full(shape, -1, dtype))
 
 
-_rademacher = jit(_rademacher_core, static_argnums=(1, 2, 3), inline=True)
+_rademacher = jit(rademacher_core, static_argnums=(1, 2, 3), inline=True)
 
 
 @takes_names

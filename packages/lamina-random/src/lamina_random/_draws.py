@@ -5,15 +5,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from lamina_ir import config
+from lamina_ir import config, dtypes
 from lamina_tracing import jit, lax
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import scalar, typeof
 
 from ._arguments import as_float, common_shape, to_shape
 from ._keys import halves
 from ._normal import unit_core
 
-__all__ = ["accepted", "any_left", "full", "with_parameters"]
+__all__ = ["accepted", "any_left", "full", "inverse", "with_parameters"]
 
 _part = config.threefry_partitionable
 
@@ -43,6 +43,13 @@ def full(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """`x` as an array of this dtype and shape."""
     x = to_shape(x, shape, dtype)
     return x if typeof(x).shape == shape else lax.broadcast_in_dim(x, shape, ())
+
+
+def inverse(x: Any) -> Any:
+    """`1 / x`, rounded in the dtype of `x`, not in that of the numbers drawn."""
+    own = typeof(x).dtype
+    kind = own if dtypes.is_float(own) else dtypes.canonical_float()
+    return lax.div(scalar(1, kind), lax.convert_element_type(x, kind))
 
 
 def with_parameters(name: str, core: Callable[..., Any], count: int) -> Callable[..., Any]:

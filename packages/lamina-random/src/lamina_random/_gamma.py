@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 from lamina_autodiff import custom_jvp
-from lamina_ir import ShapeError, config, dtypes
+from lamina_ir import ShapeError, config
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
-from lamina_tracing.extend import scalar, Tracer, typeof
+from lamina_tracing.extend import scalar, typeof
 
 from ._arguments import as_float, as_shape, as_size, fits, refuse_complex
-from ._continuous import exponential
-from ._discrete import rademacher
-from ._draws import any_left, full, with_parameters
+from ._continuous import exponential_core
+from ._discrete import rademacher_core
+from ._draws import any_left, full, inverse, with_parameters
 from ._impls import is_typed
 from ._keys import halves, split_core
 from ._lanes import begin, following
@@ -321,6 +321,36 @@ def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: ShapeLike | None = None,
     return _draw_dirichlet(key, alpha, (*lead, own[-1]), as_float("dirichlet", dtype), _part.value)
 
 
+# One program, with the power as a parameter: in it the compiler takes 1 / (1 / p), which gamma draws raise to, for p.
+def _general(key: Any, p: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
+    kg, ks = halves(key, 2, part)
+    root = inverse(p)
+    size = _gamma_core(kg, full(root, shape, dtype), shape, dtype, part)
+    return lax.mul(lax.pow(size, full(_of_rank(root, len(shape)), shape, dtype)), rademacher_core(ks, shape, dtype, part))
+
+
+def _of_rank(x: Any, rank: int) -> Any:
+    """An array with leading axes of length 1, as JAX makes it: so what was rounded stays so, where the compiler converts it."""
+    own = typeof(x).shape
+    return lax.broadcast_in_dim(x, (*(1,) * (rank - len(own)), *own), tuple(range(rank - len(own), rank))) if own else x
+
+
+def _ball(key: Any, p: Any, d: int, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
+    kx, ke = halves(key, 2, part)
+    whole = (*shape, d)
+    x = _general(kx, p, whole, dtype, part)
+    total = lax.reduce_sum(lax.pow(lax.abs(x), full(p, whole, dtype)), (len(shape),))
+    total = lax.add(total, exponential_core(ke, shape, dtype, part))
+    lead = lax.broadcast_shapes(shape, typeof(p).shape)
+    norm = lax.pow(full(total, lead, dtype), full(_of_rank(inverse(p), len(lead)), lead, dtype))
+    whole = lax.broadcast_shapes((*lead, 1), whole)
+    return lax.div(full(x, whole, dtype), full(lax.expand_dims(norm, (len(lead),)), whole, dtype))
+
+
+_draw_general = jit(_general, static_argnums=(2, 3, 4), inline=True)
+_draw_ball = jit(_ball, static_argnums=(2, 3, 4, 5), inline=True)
+
+
 @takes_names
 def generalized_normal(key: ArrayLike, p: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """Numbers with density proportional to `exp(-|x|**p)`.
@@ -345,11 +375,7 @@ def generalized_normal(key: ArrayLike, p: ArrayLike, shape: ShapeLike = (), dtyp
     """
     _check_power("generalized_normal", p)
     shape, dtype = as_shape("generalized_normal", shape), as_float("generalized_normal", dtype)
-    kg, ks = halves(key, 2, _part.value)
-    root = _inverse(p)
-    power = full(root, shape, dtype) if np.ndim(root) or isinstance(root, Tracer) else scalar(root, dtype)
-    size = lax.pow(gamma(kg, root, shape, dtype), power)
-    return lax.mul(size, rademacher(ks, shape, dtype))
+    return _draw_general(key, p, shape, dtype, _part.value)
 
 
 @takes_names
@@ -379,67 +405,10 @@ def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: ShapeLike = (), dtype:
     _check_power("ball", p)
     shape, dtype = as_shape("ball", shape), as_float("ball", dtype)
     d = as_size("ball", d, "d")
-    kx, ke = halves(key, 2, _part.value)
-    x, extra = generalized_normal(kx, p, (*shape, d), dtype), exponential(ke, shape, dtype)
-    if isinstance(p, (int, float)):
-        return _onto_ball(x, extra, p)
-    return _onto_balls(x, extra, lax.convert_element_type(p, dtype), lax.convert_element_type(_inverse(p), dtype))
-
-
-def _inverse(p: Any) -> Any:
-    """`1 / p`, in float64 of what is on the host."""
-    if isinstance(p, (int, float)):
-        return 1 / p
-    if isinstance(p, (np.ndarray, np.generic)):
-        return np.divide(1, p)
-    dtype = typeof(p).dtype
-    dtype = dtype if dtypes.is_float(dtype) else dtypes.canonical_float()
-    return lax.div(scalar(1, dtype), lax.convert_element_type(p, dtype))
+    return _draw_ball(key, p, d, shape, dtype, _part.value)
 
 
 def _check_power(call: str, p: Any) -> None:
     refuse_complex(call, typeof(p))  # and what is no number
     if isinstance(p, (int, float)) and not p > 0:
         raise ValueError(f"{call}: p must be positive; got {p!r}")
-
-
-def _whole_power(x: Any, p: int) -> Any:
-    """`x**p` by repeated squaring, in a loop: so each power is rounded, which a sum fused with its factors would not do."""
-    def body(state: Any) -> Any:
-        n, square, out = state
-        odd = lax.eq(lax.bitwise_and(n, 1), 1)
-        return lax.shift_right_logical(n, 1), lax.mul(square, square), lax.select(odd, lax.mul(out, square), out)
-
-    return lax.while_loop(lambda state: lax.gt(state[0], 0), body, (np.int32(p), x, lax.full_like(x, 1)))[2]
-
-
-def _onto_ball_core(x: Any, extra: Any, p: float) -> Any:
-    aval = typeof(x)
-    kept, dtype = tuple(range(aval.ndim - 1)), aval.dtype
-    size = lax.abs(x)
-    if type(p) is not int:
-        powers = lax.pow(size, scalar(p, dtype))
-    elif dtype == dtypes.as_dtype("bfloat16") and p > 1:  # the last product is summed as it is, not rounded
-        top = 1 << (p - 1).bit_length() - 1
-        powers = lax.mul(*(lax.convert_element_type(_whole_power(size, n), "float32") for n in (p - top, top)))
-    else:
-        powers = _whole_power(size, p)
-    total = lax.add(lax.convert_element_type(lax.reduce_sum(powers, (aval.ndim - 1,)), dtype), extra)
-    return lax.div(x, lax.broadcast_in_dim(lax.pow(total, scalar(1 / p, dtype)), aval.shape, kept))
-
-
-_onto_ball = jit(_onto_ball_core, static_argnums=(2,), inline=True)
-
-
-def _onto_balls_core(x: Any, extra: Any, p: Any, root: Any) -> Any:
-    """The same for an array of powers and its inverse."""
-    last, dtype = typeof(x).ndim - 1, typeof(x).dtype
-    powers = lax.pow(lax.abs(x), full(p, typeof(x).shape, dtype))
-    total = lax.add(lax.reduce_sum(powers, (last,)), extra)
-    lead = lax.broadcast_shapes(typeof(total).shape, typeof(p).shape)
-    norm = lax.pow(full(total, lead, dtype), full(root, lead, dtype))
-    whole = lax.broadcast_shapes((*lead, 1), typeof(x).shape)
-    return lax.div(full(x, whole, dtype), full(lax.expand_dims(norm, (len(lead),)), whole, dtype))
-
-
-_onto_balls = jit(_onto_balls_core, inline=True)

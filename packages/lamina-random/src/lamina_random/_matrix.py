@@ -18,16 +18,24 @@ _part = config.threefry_partitionable
 
 
 def _root(cov: Any, method: str) -> Any:
-    """L with L L' = cov."""
+    """L with L L' = cov; NaN where there is none."""
     if method == "cholesky":
         return lax.factorizations.cholesky(cov)
     rows = typeof(cov).shape
+    lead = tuple(range(len(rows) - 2))
     if method == "eigh":
         vectors, values = lax.factorizations.eigh(cov)
-    else:
-        vectors, values, _ = lax.factorizations.svd(cov)
+        negative = lax.lt(values, 0.0)
+    else:  # of a semidefinite matrix both sides are the same vectors, but for those of 0
+        vectors, values, right = lax.factorizations.svd(cov)
+        along = lax.reduce_sum(lax.mul(vectors, lax.transpose(right, (*lead, len(rows) - 1, len(rows) - 2))), (len(rows) - 2,))
+        negative = lax.lt(along, 0.5)
+    size = lax.abs(values)
+    least = lax.mul(lax.reduce_max(size, (len(rows) - 2,)), rows[-1] * float(dtypes.finfo(typeof(cov).dtype).eps))
+    wrong = lax.bitwise_and(negative, lax.gt(size, lax.broadcast_in_dim(least, rows[:-1], lead)))
+    values = lax.select(wrong, lax.full_like(values, np.nan), values)
     scale = lax.sqrt(lax.max(values, 0.0))
-    return lax.mul(vectors, lax.broadcast_in_dim(scale, rows, (*range(len(rows) - 2), len(rows) - 1)))
+    return lax.mul(vectors, lax.broadcast_in_dim(scale, rows, (*lead, len(rows) - 1)))
 
 
 def _multivariate(key: Any, mean: Any, cov: Any, shape: tuple[int, ...], dtype: np.dtype, method: str,
@@ -60,7 +68,8 @@ def multivariate_normal(key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: 
     Args:
       key: uint32[2], from `PRNGKey` or `split`.
       mean: array `[..., n]`.
-      cov: symmetric array `[..., n, n]`; positive definite for "cholesky", semidefinite for the other methods.
+      cov: symmetric array `[..., n, n]`; positive definite for "cholesky", semidefinite for the other methods. Of another
+        one the numbers are NaN.
       shape: of the result without its last axis; default: what the leading axes of `mean` and `cov` broadcast to.
       dtype: a float dtype; default float32 (float64 in 64-bit mode).
       method: "cholesky", "eigh" or "svd": how the root of `cov` is found, the first fastest.

@@ -169,7 +169,8 @@ def binomial_core(key: Any, n: Any, p: Any, shape: tuple[int, ...], dtype: np.dt
     some = lax.bitwise_and(lax.bitwise_and(lax.ge(p, 0.0), lax.le(p, 1.0)), lax.ge(n, 0.0))
     known = lax.bitwise_and(some, lax.bitwise_not(endless))
     turned = lax.ge(p, 0.5)  # then failures are counted, so that p is at most a half
-    rate = lax.select(known, lax.select(turned, lax.sub(1.0, p), p), lax.full_like(p, 0.25))
+    # Not -0.0, of which log1p(-p) is 0.0: the gaps would run backwards, for ever.
+    rate = lax.select(known, lax.select(turned, lax.sub(1.0, p), lax.abs(p)), lax.full_like(p, 0.25))
     trials = lax.select(known, n, lax.full_like(n, 1))
     small = lax.le(lax.mul(trials, rate), 10.0)
     # Both methods run for all elements, with the same key: where the other one counts, with harmless parameters.
