@@ -32,8 +32,6 @@ def test_values(law):
         got = f(at.astype(np.float32), *given.astype(np.float32))
         assert got.dtype == np.float32
         fits = ~(np.abs(want) > 1e38) & ~((want != 0) & (np.abs(want) < 1e-37))
-        if name.startswith(("gamma.log", "beta.log", "chi2.log")):
-            fits &= np.abs(want) < 80  # where the share itself is not a number of float32
         np.testing.assert_allclose(np.asarray(got)[fits], want[fits], 5e-4, 2e-6, err_msg=name)
 
 

@@ -128,3 +128,54 @@ def test_the_logarithm_of_a_far_cauchy_density_keeps_its_digits():
     want = [1.1447298858494002, 1.2309075820904525, 28.77575300177795, 415.6100466247776, 922.1787670834676]
     with config.enable_x64(True):
         np.testing.assert_allclose(-stats.cauchy.logpdf(y), want, 4e-16)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("name, at, want", [  # the logarithm, its slopes, and the second one in the place, by 50 digits
+    ("gamma.logcdf", (2.0 ** -60, 9.0), (-387.1013049825, 1.037629354146e+19, -43.84058342266, -1.196305196206e+37)),
+    ("gamma.logcdf", (500.0, 1024.0), (-213.7850212045, 1.049897925827, -0.7182768748229, -0.004092424240738)),
+    ("gamma.logcdf", (2.0 ** 19, 2.0 ** 20), (-202536.655268, 1.000001907338, -0.6931486110641, -3.814693627716e-06)),
+    ("gamma.logsf", (192.0, 0.5), (-195.2037000553, -1.002590776584, 7.226173629637, 1.342477366835e-05)),
+    ("gamma.logsf", (1024.0, 2.0 ** -7), (-1035.725857979, -1.000967989635, 135.4968839476, 9.443836976259e-07)),
+    ("gamma.logsf", (2048.0, 1024.0), (-318.603988478, -0.5009737244851, 0.6946083203743, -0.000243194305525)),
+    ("gamma.logsf", (2.0 ** 21, 2.0 ** 20), (-321766.3524095, -0.5000009536716, 0.6931486110679, -2.384176696138e-07)),
+    ("beta.logcdf", (2.0 ** -50, 8.0, 3.0),
+     (-273.4522097342, 9007199254741000.0, -34.44624791689, 1.428968253968, -1.014120480183e+31)),
+    ("beta.logcdf", (0.25, 2048.0, 1024.0),
+     (-1183.156765365, 6829.06404707, -0.9813335024366, 0.8114508689881, -34582.70177725)),
+    ("beta.logcdf", (0.984375, 16384.0, 0.125),
+     (-264.8958784853, 16699.84713513, -0.01580155942836, 13.93746483236, -13351.7963706)),
+    ("beta.logsf", (1 - 2.0 ** -20, 3.0, 40.0),
+     (-547.7596518044, -41943038.04878, 2.826741876234, -13.81474384462, -43980465111040.0)),
+    ("beta.logsf", (2.0 ** -10, 0.5, 2.0 ** 20),
+     (-1028.538913935, -1050112.502193, 8.895956015733, -0.000977516020796, -527359.2733229)),
+    ("beta.logsf", (0.75, 1024.0, 2048.0),
+     (-1183.156765365, -6829.06404707, 0.8114508689881, -0.9813335024366, -34582.70177725)),
+])
+def test_logarithms_of_shares_that_underflow(name, at, want, wide):
+    law, kind = name.split(".")
+    f = getattr(getattr(stats, law), kind)
+    rtol = 2e-12 if wide else 1e-5
+    fits = [i for i, v in enumerate(want) if wide or abs(v) < 1e37]
+    with config.enable_x64(wide):
+        at = [np.asarray(v, np.float64 if wide else np.float32) for v in at]
+        one, every = np.ones_like(at[0]), tuple(range(len(at)))
+        second = grad(lambda x: jvp(lambda x: f(x, *at[1:]), (x,), (one,))[1])(at[0])
+        got = [f(*at), *grad(f, every)(*at), second]
+        np.testing.assert_allclose([float(got[i]) for i in fits], [want[i] for i in fits], rtol)
+        again = jvp(lambda x: grad(f)(x, *at[1:]), (at[0],), (one,))[1]
+        np.testing.assert_allclose(float(again), float(second), rtol)
+        forward = [jvp(lambda v, i=i: f(*at[:i], v, *at[i + 1:]), (at[i],), (one,))[1] for i in every]
+        np.testing.assert_allclose([float(v) for v in forward], [float(v) for v in got[1:-1]], rtol)
+
+
+def test_logarithms_of_shares_at_ends_and_beyond():
+    f = np.float32
+    x, one = f([-1, 0, np.inf]), np.ones(3, f)
+    np.testing.assert_array_equal(stats.gamma.logcdf(x, 2 * one), [-np.inf, -np.inf, 0])
+    np.testing.assert_array_equal(stats.gamma.logsf(x, 2 * one), [0, 0, -np.inf])
+    np.testing.assert_array_equal(stats.beta.logcdf(f([-1, 0, 1, 2]), f(2), f(3)), [-np.inf, -np.inf, 0, 0])
+    np.testing.assert_array_equal(stats.beta.logsf(f([-1, 0, 1, 2]), f(2), f(3)), [0, 0, -np.inf, -np.inf])
+    for law, args in ((stats.gamma, (x, 2 * one)), (stats.beta, (f([0, 1, 2]), 2 * one, 3 * one))):
+        for found in (*slopes_of(law.logcdf, *args), *slopes_of(law.logsf, *args)):
+            np.testing.assert_array_equal(found, 0)

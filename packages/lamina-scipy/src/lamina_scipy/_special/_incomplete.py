@@ -177,11 +177,11 @@ def _mixed(own, a, b, x):
 
 
 _twice = [no_slope("betainc's slope in a or b", name) for name in "ab"]
-_slope_a = slopes(*_twice, lambda out, a, b, x: _mixed(a, a, b, x))(lambda a, b, x: _by_shapes(a, b, x)[0])
-_slope_b = slopes(*_twice, lambda out, a, b, x: _mixed(b, a, b, x))(lambda a, b, x: _by_shapes(a, b, x)[1])
+betainc_slope_a = slopes(*_twice, lambda out, a, b, x: _mixed(a, a, b, x))(lambda a, b, x: _by_shapes(a, b, x)[0])
+betainc_slope_b = slopes(*_twice, lambda out, a, b, x: _mixed(b, a, b, x))(lambda a, b, x: _by_shapes(a, b, x)[1])
 
 
-@slopes(lambda out, a, b, x: _slope_a(a, b, x), lambda out, a, b, x: _slope_b(a, b, x),
+@slopes(lambda out, a, b, x: betainc_slope_a(a, b, x), lambda out, a, b, x: betainc_slope_b(a, b, x),
         lambda out, a, b, x: _beta_density(a, b, x))
 def betainc_of(a, b, x):
     """The regularised incomplete beta function of arrays."""

@@ -16,7 +16,7 @@ from lamina_numpy.extend import public
 
 from .._ground import by_dtype, counted, real, slopes, within
 
-__all__ = ["Law", "exponential", "from_end", "hyperbola", "log1p_square", "log_difference", "log_of", "none_at", "one_less",
+__all__ = ["Law", "exponential", "from_end", "hyperbola", "log1p_square", "log_difference", "none_at", "one_less",
            "proper", "rest_beside", "standard", "supported"]
 
 _NONE = "NaN where a parameter has no meaning"
@@ -127,12 +127,6 @@ def supported(inside: Any, value: Any, otherwise: Any, x: Any) -> Any:
 def from_end(y: Any) -> Any:
     """Places from the lower end of the support, 0: there is no slope below, all of it at the end."""
     return lnp.where(y < 0, 0.0, y)
-
-
-def log_of(share: Any, rest: Any) -> Any:
-    """The logarithm of a share, of what is left beside it where that is less."""
-    more = share > 0.5
-    return lnp.where(more, lnp.log1p(-within(more, lnp.minimum(rest, 0.75), 0.5)), lnp.log(lnp.where(more, 1.0, share)))
 
 
 def hyperbola(y: Any) -> Any:

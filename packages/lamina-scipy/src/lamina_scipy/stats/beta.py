@@ -7,7 +7,8 @@ from lamina_numpy.extend import publish as _publish
 
 from .._ground import within
 from .._special._incomplete import betainc_of, log_beta_density_of
-from ._laws import Law, log_of, none_at, proper, standard, supported
+from .._special._log_shares import beta_log_above, beta_log_below, beta_shares
+from ._laws import Law, none_at, proper, standard, supported
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 
@@ -34,47 +35,40 @@ def _pdf(x, a, b, loc=0, scale=1):
     return none_at(end, _logpdf, x, loc + 0.5 * scale, a, b, loc, scale)
 
 
-def _shares(x, a, b, loc, scale):
-    """Places, whether they are in the support, the shares below and above; elsewhere those of another place. An end is inside
-    where the density is not infinite there."""
+def _placed(x, a, b, loc, scale):
+    """Places, whether they are in the support, and those that are, elsewhere another one. An end is inside where the density is
+    not infinite there."""
     y = standard(x, loc, scale)
     inside = ((y > 0) & (y < 1)) | ((y == 0) & (a >= 1)) | ((y == 1) & (b >= 1))
-    z = within(inside, y, 0.5)
-    near = (z < 0.5) & (log_beta_density_of(a, b, z) > 0)  # what 1 - z rounds away is much where the density is high
-    rest = betainc_of(lnp.where(near, a, b), lnp.where(near, b, a), lnp.where(near, z, 1.0 - z))
-    return y, inside, betainc_of(a, b, z), lnp.where(near, 1.0 - rest, rest)
+    return y, inside, within(inside, y, 0.5)
 
 
 def _cdf(x, a, b, loc=0, scale=1):
     """>>> cdf(np.array([0.25, 2.]), 2., 3.)
     Array([0.26171875, 1.        ], dtype=float32)"""
-    y, inside, below, _ = _shares(x, a, b, loc, scale)
-    return proper(supported(inside, below, lnp.where(y > 0.5, 1.0, 0.0), y), a > 0, b > 0, scale > 0)
+    y, inside, z = _placed(x, a, b, loc, scale)
+    return proper(supported(inside, betainc_of(a, b, z), lnp.where(y > 0.5, 1.0, 0.0), y), a > 0, b > 0, scale > 0)
 
 
 def _logcdf(x, a, b, loc=0, scale=1):
     """>>> logcdf(np.array([0.25, 2.]), 2., 3.)
     Array([-1.3404849,  0.       ], dtype=float32)"""
-    y, inside, below, above = _shares(x, a, b, loc, scale)
-    inside = inside & (y > 0)
-    value = log_of(within(inside, below, 0.5), above)
-    return proper(supported(inside, value, lnp.where(y > 0.5, 0.0, -np.inf), y), a > 0, b > 0, scale > 0)
+    y, inside, z = _placed(x, a, b, loc, scale)
+    return proper(supported(inside, beta_log_below(a, b, z), lnp.where(y > 0.5, 0.0, -np.inf), y), a > 0, b > 0, scale > 0)
 
 
 def _sf(x, a, b, loc=0, scale=1):
     """>>> sf(np.array([0.25, 2.]), 2., 3.)
     Array([0.73828125, 0.        ], dtype=float32)"""
-    y, inside, _, above = _shares(x, a, b, loc, scale)
-    return proper(supported(inside, above, lnp.where(y > 0.5, 0.0, 1.0), y), a > 0, b > 0, scale > 0)
+    y, inside, z = _placed(x, a, b, loc, scale)
+    return proper(supported(inside, beta_shares(a, b, z)[1], lnp.where(y > 0.5, 0.0, 1.0), y), a > 0, b > 0, scale > 0)
 
 
 def _logsf(x, a, b, loc=0, scale=1):
     """>>> logsf(np.array([0.25, 2.]), 2., 3.)
     Array([-0.30343044,        -inf], dtype=float32)"""
-    y, inside, below, above = _shares(x, a, b, loc, scale)
-    inside = inside & (y < 1)
-    value = log_of(within(inside, above, 0.5), below)
-    return proper(supported(inside, value, lnp.where(y > 0.5, -np.inf, 0.0), y), a > 0, b > 0, scale > 0)
+    y, inside, z = _placed(x, a, b, loc, scale)
+    return proper(supported(inside, beta_log_above(a, b, z), lnp.where(y > 0.5, -np.inf, 0.0), y), a > 0, b > 0, scale > 0)
 
 
 logpdf = _law(_logpdf)

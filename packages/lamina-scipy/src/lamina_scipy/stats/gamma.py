@@ -7,7 +7,8 @@ from lamina_numpy.extend import publish as _publish
 
 from .._ground import within
 from .._special._incomplete import gammainc_of, gammaincc_of, log_gamma_density_of
-from ._laws import Law, log_of, none_at, proper, standard, supported
+from .._special._log_shares import gamma_log_above, gamma_log_below
+from ._laws import Law, none_at, proper, standard, supported
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 
@@ -31,40 +32,39 @@ def _pdf(x, a, loc=0, scale=1):
     return none_at(end, _logpdf, x, loc + scale, a, loc, scale)
 
 
-def _shares(x, a, loc, scale):
-    """Places, whether they are above the lower end, and the shares below and above them; elsewhere those of another place."""
+def _placed(x, a, loc, scale):
+    """Places, whether they are above the lower end, and those that are, elsewhere another one."""
     y = standard(x, loc, scale)
     inside = (y > 0) | ((y == 0) & (a >= 1))  # at the end, where the density is not infinite there
-    z = within(inside, y, 1.0)
-    return y, inside, gammainc_of(a, z), gammaincc_of(a, z)
+    return y, inside, within(inside, y, 1.0)
 
 
 def _cdf(x, a, loc=0, scale=1):
     """>>> cdf(np.array([1., -1.]), 2.)
     Array([0.26424113, 0.        ], dtype=float32)"""
-    y, inside, below, _ = _shares(x, a, loc, scale)
-    return proper(supported(inside, below, 0.0, y), a > 0, scale > 0)
+    y, inside, z = _placed(x, a, loc, scale)
+    return proper(supported(inside, gammainc_of(a, z), 0.0, y), a > 0, scale > 0)
 
 
 def _logcdf(x, a, loc=0, scale=1):
     """>>> logcdf(np.array([1., -1.]), 2.)
     Array([-1.3308933,       -inf], dtype=float32)"""
-    y, inside, below, above = _shares(x, a, loc, scale)
-    return proper(supported(y > 0, log_of(within(y > 0, below, 0.5), above), -np.inf, y), a > 0, scale > 0)
+    y, inside, z = _placed(x, a, loc, scale)
+    return proper(supported(inside, gamma_log_below(a, z), -np.inf, y), a > 0, scale > 0)
 
 
 def _sf(x, a, loc=0, scale=1):
     """>>> sf(np.array([1., -1.]), 2.)
     Array([0.7357589, 1.       ], dtype=float32)"""
-    y, inside, _, above = _shares(x, a, loc, scale)
-    return proper(supported(inside, above, 1.0, y), a > 0, scale > 0)
+    y, inside, z = _placed(x, a, loc, scale)
+    return proper(supported(inside, gammaincc_of(a, z), 1.0, y), a > 0, scale > 0)
 
 
 def _logsf(x, a, loc=0, scale=1):
     """>>> logsf(np.array([1., -1.]), 2.)
     Array([-0.30685285,  0.        ], dtype=float32)"""
-    y, inside, below, above = _shares(x, a, loc, scale)
-    return proper(supported(inside, log_of(above, below), 0.0, y), a > 0, scale > 0)
+    y, inside, z = _placed(x, a, loc, scale)
+    return proper(supported(inside, gamma_log_above(a, z), 0.0, y), a > 0, scale > 0)
 
 
 logpdf = _law(_logpdf)
