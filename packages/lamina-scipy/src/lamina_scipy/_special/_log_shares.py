@@ -71,9 +71,10 @@ def _log_of(share: Any, rest: Any) -> Any:
 
 
 def _logarithm(shares: Callable[..., Any], log_density: Callable[..., Any], in_shapes: Any, rate: Callable[..., Any],
-               sign: float, inner: tuple[float, ...]) -> Callable[..., Any]:
+               sign: float, ends: tuple[float, ...], inner: tuple[float, ...]) -> Callable[..., Any]:
     """log share of shapes and a place: from the share and the one beside it, `shares`, and the slopes of the share below,
-    `in_shapes`; far out from density and rate, which see `inner` arguments where none are far."""
+    `in_shapes`; far out from density and rate, which see `inner` arguments where none are far. Arguments lie between 0
+    and `ends`."""
     def far_value(*args: Any) -> Any:
         return log_density(*args) - lnp.log(rate(*args))
 
@@ -81,8 +82,8 @@ def _logarithm(shares: Callable[..., Any], log_density: Callable[..., Any], in_s
         """Where a share is far and where it is not (at an end it is neither), and the arguments of both."""
         far = log < by_dtype(log, math.log(1e-13), math.log(1e-60))
         usual = lnp.logical_not(far)
-        for x in args:
-            far = far & (x > 0) & (x < np.inf)
+        for x, end in zip(args, ends, strict=True):
+            far = far & (x > 0) & (x < end)
         return (far, usual, [within(far, x, safe) for x, safe in zip(args, inner, strict=True)],
                 [within(usual, x, 1.0) for x in args[:-1]] + [within(usual, args[-1], 0.5)])
 
@@ -110,12 +111,14 @@ def beta_shares(a, b, x):
     return betainc_of(a, b, x), lnp.where(near, 1.0 - rest, rest)
 
 
+_GAMMA, _BETA = (np.inf, np.inf), (np.inf, np.inf, 1.0)
 _in_a = (lax.igamma_grad_a,)
 _in_a_and_b = (betainc_slope_a, betainc_slope_b)
 gamma_log_below = _logarithm(lambda a, x: (gammainc_of(a, x), gammaincc_of(a, x)), log_gamma_density_of, _in_a,
-                             _gamma_rate_below, 1.0, (1000.0, 1.0))
+                             _gamma_rate_below, 1.0, _GAMMA, (1000.0, 1.0))
 gamma_log_above = _logarithm(lambda a, x: (gammaincc_of(a, x), gammainc_of(a, x)), log_gamma_density_of, _in_a,
-                             _gamma_rate_above, -1.0, (1.0, 1000.0))
-beta_log_below = _logarithm(beta_shares, log_beta_density_of, _in_a_and_b, _beta_rate_below, 1.0, (1000.0, 1.0, 0.25))
+                             _gamma_rate_above, -1.0, _GAMMA, (1.0, 1000.0))
+beta_log_below = _logarithm(beta_shares, log_beta_density_of, _in_a_and_b, _beta_rate_below, 1.0, _BETA,
+                            (1000.0, 1.0, 0.25))
 beta_log_above = _logarithm(lambda a, b, x: beta_shares(a, b, x)[::-1], log_beta_density_of, _in_a_and_b, _beta_rate_above,
-                            -1.0, (1.0, 1000.0, 0.75))
+                            -1.0, _BETA, (1.0, 1000.0, 0.75))
