@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from lamina_autodiff import grad
 from lamina_batching import vmap
-from lamina_ir import ShapeError, config
+from lamina_ir import ShapeError, config, dtypes
 from lamina_tracing import eval_shape
 
 import lamina_nn as nn
@@ -151,3 +151,12 @@ def test_which_others_are_weak():
         assert f(np.array(True)).weak_type and f(2.0).weak_type and not f(np.int32(2)).weak_type
     for approximate in (True, False):
         assert not nn.gelu(2.0, approximate).weak_type and not nn.gelu(2, approximate).weak_type
+
+
+def test_half_precision_neither_overflows_nor_loses_its_digits():
+    x = np.array([-12.4, 300], np.float16)
+    for name, want in (("sigmoid", [4.117e-6, 1]), ("silu", [-5.105e-5, 300]), ("squareplus", [.08013, 300.003])):
+        got = getattr(nn, name)(x)
+        assert got.dtype == np.float16
+        np.testing.assert_allclose(got, want, rtol=2e-3, atol=6e-8)
+    np.testing.assert_allclose(nn.standardize(np.array([201, 203], dtypes.bfloat16)).astype(np.float32), [-1, 1], rtol=4e-3)

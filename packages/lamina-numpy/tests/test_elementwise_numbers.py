@@ -156,3 +156,38 @@ def test_bits_of_booleans_are_counted():
 def test_a_place_for_the_result_is_refused(name):
     with pytest.raises(NotImplementedError, match=f"{name}: out= is not supported"):
         getattr(jnp, name)(np.ones(2), np.ones(2))
+
+
+LONG = np.arange(3000, dtype=np.float32) / 3000
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name, call, want", [
+    ("median", lambda x: jnp.median(x), .5), ("quantile", lambda x: jnp.quantile(x, .9, method="lower"), .9),
+    ("percentile", lambda x: jnp.percentile(x[::100], 30), .29), ("nanmedian", lambda x: jnp.nanmedian(x), .5),
+    ("bincount", lambda x: jnp.bincount(np.zeros(3000, int), x), 1499.5),
+    ("round", lambda x: jnp.round(x[0] + 1.05, 2), 1.05),
+    ("linspace", lambda x: jnp.linspace(x[0] - 3, x[0] + 10, 300)[69], 0.0),
+    ("geomspace", lambda x: jnp.geomspace(x[0] + 1, 200, 5)[3], 53.182958969449885),
+    ("logspace", lambda x: jnp.logspace(x[0] - 2, 2, 5)[4], 100.0), ("sinc", lambda x: jnp.sinc(x[0] + 2.5), .12732395),
+    ("i0", lambda x: jnp.i0(x[0] + 12), 18948.925349296308), ("cov", lambda x: jnp.cov(x + 8), np.var(LONG, ddof=1)),
+    ("polyval", lambda x: jnp.polyval(jnp.array([1, -3, 2.015625], x.dtype), x[0] + 1), .015625),
+    ("average", lambda x: jnp.average(x[:5] + 1, weights=np.arange(5, dtype=np.int8)), 1.001),
+    ("interp", lambda x: jnp.interp(x[0] + 1.5, jnp.array([1, 2.], x.dtype), jnp.array([-10, 10.25], x.dtype)), .125)])
+def test_half_precision_is_rounded_once(name, call, want, dtype):
+    got = call(jnp.asarray(LONG, dtype))
+    assert got.dtype == jnp.dtype(dtype)
+    np.testing.assert_allclose(np.ravel(got).astype(float), want, rtol=2.0 ** (-8 if dtype == "bfloat16" else -10), atol=2e-3)
+
+
+def test_ldexp_by_booleans_and_variance_in_whole_numbers():
+    np.testing.assert_array_equal(np.asarray(jnp.ldexp(1.5, np.array([True, False]))), [3, 1.5])
+    assert float(jnp.var(np.arange(5), dtype=int)) == 2.0
+
+
+def test_polyfit_in_the_dtype_of_its_points():
+    x = jnp.arange(5, dtype="bfloat16")
+    for fit in (jnp.polyfit, jit(lambda x, y, n: jnp.polyfit(x, y, n), static_argnums=2)):
+        got = fit(x, 2 * x - 1, 1)
+        assert got.dtype == x.dtype
+        np.testing.assert_allclose(got.astype(np.float32), [2, -1], atol=1e-2)

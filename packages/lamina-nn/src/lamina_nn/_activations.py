@@ -93,6 +93,13 @@ def relu6(x: ArrayLike) -> Array:
     return _piece(lax.bitwise_and(lnp.greater(x, 0), lnp.less(x, 6)), x, lnp.minimum(lnp.maximum(x, 0), 6))
 
 
+def _logistic(x: Any) -> Any:
+    """Of float16 by way of float32: far below 0 its exponential overflows."""
+    if typeof(x).dtype != np.float16:
+        return lax.logistic(x)
+    return lax.convert_element_type(lax.logistic(lax.convert_element_type(x, np.float32)), np.float16)
+
+
 @public()
 def sigmoid(x: ArrayLike) -> Array:
     """`1 / (1 + exp(-x))`, in [0, 1].
@@ -110,7 +117,7 @@ def sigmoid(x: ArrayLike) -> Array:
     >>> sigmoid(np.array([-np.inf, 0., 100.]))
     Array([0. , 0.5, 1. ], dtype=float32)
     """
-    return lax.logistic(to_inexact("sigmoid", x))
+    return _logistic(to_inexact("sigmoid", x))
 
 
 @public()
@@ -212,7 +219,7 @@ def silu(x: ArrayLike) -> Array:
     Array([ 0., 20.], dtype=float32)
     """
     x = to_inexact("silu", x)
-    return lax.mul(x, lax.logistic(x))
+    return lax.mul(x, _logistic(x))
 
 
 swish = silu
@@ -486,6 +493,9 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     Array([2., 4.], dtype=float32)
     """
     x = to_inexact("squareplus", x)
+    d = typeof(x).dtype
+    if d.itemsize < 4:  # the square overflows early, and takes small numbers apart
+        return lnp.astype(squareplus(lnp.astype(x, np.float32), b), lnp.result_type(d, b))
     return lax.mul(lnp.add(x, lnp.sqrt(lnp.add(lax.integer_pow(x, 2), b))), 0.5)
 
 
@@ -537,4 +547,4 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
     if sizes[at] % 2:
         raise ShapeError(f"glu: axis {axis} must have an even length, to be halved; got {typeof(x).long()}")
     left, right = lnp.split(x, 2, at)
-    return lax.mul(left, lax.logistic(right))
+    return lax.mul(left, _logistic(right))

@@ -169,6 +169,8 @@ def standardize(x: ArrayLike, axis: AxisLike = -1, mean: ArrayLike | None = None
     Array([-1.,  1.], dtype=float32)
     """
     x = to_inexact("standardize", x)
+    final = typeof(x).dtype
+    x = lnp.astype(x, work_dtype(final)) if work_dtype(final) != final else x
     axes = axes_of("standardize", axis, len(typeof(x).shape))
     if where is not None:
         where = fitted("standardize", where, typeof(x).shape)
@@ -178,7 +180,8 @@ def standardize(x: ArrayLike, axis: AxisLike = -1, mean: ArrayLike | None = None
             variance = lnp.var(x, axes, None, None, 0, True, where=where, mean=mean)
     elif variance is None:
         variance = lnp.subtract(lnp.mean(lnp.square(x), axes, None, None, True, where=where), lnp.square(mean))
-    return lnp.multiply(lnp.subtract(x, mean), lax.rsqrt(to_inexact("standardize", lnp.add(variance, epsilon))))
+    out = lnp.multiply(lnp.subtract(x, mean), lax.rsqrt(to_inexact("standardize", lnp.add(variance, epsilon))))
+    return lnp.astype(out, final) if work_dtype(final) != final else out
 
 
 @public("num_classes", "dtype", "axis")

@@ -6,8 +6,8 @@ axes, names of mapped ones among them, and `fitted` masks; the steps of a functi
 has forbidden to be promoted.
 """
 from ._ground.names import axes_of
-from ._ground.promotion import alike, own_terms, to_inexact
+from ._ground.promotion import alike, own_terms, to_inexact, work_dtype
 from ._ground.publishing import public, publish
-from ._reduce.reductions import fitted, work_dtype
+from ._reduce.reductions import fitted
 
 __all__ = ["alike", "axes_of", "fitted", "own_terms", "public", "publish", "to_inexact", "work_dtype"]

@@ -8,7 +8,7 @@ from lamina_ir import ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._ground.promotion import aval, cast, inexact_dtype, literal, promote_all
+from .._ground.promotion import aval, cast, inexact_dtype, literal, promote_all, work_dtype
 from .._ground.publishing import public
 from .._ground.axes import with_axes
 from .._ground.choosing import choose_by
@@ -22,6 +22,13 @@ from .._contract.products import matmul
 from .._index.diagonals import diagonal
 
 __all__ = ["corrcoef", "cov"]
+
+
+def _half(call: str, *given: Any) -> tuple[np.dtype | None, list[Any]]:
+    """The dtype that variables promote to, if that is half precision, and they in float32."""
+    xs = [asarray(x) if isinstance(x, (list, tuple)) else x for x in given if x is not None]
+    d = inexact_dtype(typeof(promote_all(call, xs)[0]).dtype, config.enable_x64.value)
+    return (d, [cast(x, work_dtype(d)) for x in xs]) if work_dtype(d) != d else (None, xs)
 
 
 @public("rowvar", "bias", "ddof")
@@ -50,8 +57,9 @@ def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: boo
     Array([[ 1., -1.],
            [-1.,  1.]], dtype=float32)
     """
-    m = asarray(m) if isinstance(m, (list, tuple)) else m
-    xs = [m] if y is None else [m, asarray(y) if isinstance(y, (list, tuple)) else y]
+    half, xs = _half("cov", m, y)
+    if half is not None:
+        return cast(cov(*xs, rowvar=rowvar, bias=bias, ddof=ddof, fweights=fweights, aweights=aweights), half)
     rows = []
     for x in promote_all("cov", xs):
         t = aval("cov", x)
@@ -115,7 +123,10 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> A
     Array([[ 1. , -0.5],
            [-0.5,  1. ]], dtype=float32)
     """
-    c = cov(x, y, rowvar)
+    half, xs = _half("corrcoef", x, y)
+    if half is not None:
+        return cast(corrcoef(*xs, rowvar=rowvar), half)
+    c = cov(*xs, rowvar=rowvar)
     if not typeof(c).shape:
         return true_divide(c, c)
     spread = sqrt(lax.real(diagonal(c)) if dtypes.is_complex(typeof(c).dtype) else diagonal(c))

@@ -9,7 +9,7 @@ from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, AxisLike, lax
 from lamina_tracing.extend import as_int, check_axes, check_axis, is_name, typeof
 
-from .._ground.promotion import broadcast, cast, literal, promote_all, to_inexact
+from .._ground.promotion import broadcast, cast, literal, promote_all, to_inexact, work_dtype
 from .._ground.names import all_in_front, along_axis
 from .._ground.publishing import core, hashable, public
 from .._ground.axes import split_at, with_axes
@@ -275,6 +275,10 @@ def _interp(x: Any, xp: Any, fp: Any, ends: Sequence[Any], extended: tuple[bool,
                         f"{typeof(x).long()} and {typeof(xp).long()}")
     x, xp = cast(x, d), cast(xp, d)
     fp = to_inexact("interp", fp)
+    own = typeof(fp).dtype
+    if d.itemsize < 4 or own.itemsize < 4:
+        wide = [cast(v, work_dtype(typeof(v).dtype)) for v in (x, xp, fp)]
+        return cast(_interp(*wide, ends, extended=extended, period=period), dtypes.promote((d, False), (own, False))[0])
     shape = typeof(xp).shape
     if len(shape) != 1 or typeof(fp).shape != shape or not shape[0]:
         raise ValueError(f"interp: xp and fp must have one axis of one length; got {shape} and {typeof(fp).shape}")

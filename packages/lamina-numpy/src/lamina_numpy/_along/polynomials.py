@@ -8,7 +8,7 @@ from lamina_ir import ConcretizationError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import as_int, Tracer, typeof
 
-from .._ground.promotion import broadcast, broadcast_shapes_of, cast, fixed, literal, promote_all, to_inexact
+from .._ground.promotion import broadcast, broadcast_shapes_of, cast, fixed, literal, promote_all, to_inexact, work_dtype
 from .._ground.publishing import core
 from .._ground.axes import split_at
 from .._ground.conversion import asarray, own, put
@@ -33,7 +33,9 @@ def _polyval(p: Any, x: Any) -> Any:
     if not typeof(p).shape:
         raise ValueError(f"polyval: p must hold coefficients along its first axis; got {typeof(p).long()}")
     n, *rest = typeof(p).shape
-    d, own = typeof(p).dtype, tuple(rest)
+    final, own = typeof(p).dtype, tuple(rest)
+    d = work_dtype(final)
+    p, x = cast(p, d, typeof(p).weak_type), cast(x, d, typeof(x).weak_type)
     shape = broadcast_shapes_of("polyval", (own, typeof(x).shape)) if own else typeof(x).shape
     x = broadcast(x, typeof(x).shape, shape)
     out = lax.broadcast_in_dim(fixed(0, d), shape, ())
@@ -41,7 +43,7 @@ def _polyval(p: Any, x: Any) -> Any:
         c = lax.squeeze(lax.slice(p, (i,) + (0,) * len(own), (i + 1, *own)), (0,))
         c = broadcast(c, own, shape) if own else c
         out = lax.add(lax.mul(out, x), c) if i else c if own else lax.broadcast_in_dim(c, shape, ())
-    return cast(out, d, weak)
+    return cast(out, final, weak)
 
 
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
@@ -340,8 +342,8 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, fu
     Returns:
       With `full`, (coefficients, sums of squared residuals, rank, singular values, `rcond`); with `cov`, (coefficients,
       covariance `[deg + 1, deg + 1]` or `[deg + 1, deg + 1, k]`); else the coefficients:
-      Array `[deg + 1]` or `[deg + 1, k]`, highest power first. Of known points in the default float, complex where
-      `x` or `y` is, computed on the host in float64; of traced ones in the float that they promote to.
+      Array `[deg + 1]` or `[deg + 1, k]`, highest power first. In the float that the points promote to, complex
+      where `x` or `y` is; of known ones computed on the host in float64.
     Raises:
       ValueError: `deg` is negative, traced `x`, `y` and `w` have other shapes, or there are too few points to scale the
         covariance.
@@ -358,20 +360,27 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, fu
     host: Any = np.polyfit  # its overloads know no `bool`
     out = host(_concrete("polyfit", x), _concrete("polyfit", y), deg, rcond, full,
                None if w is None else _concrete("polyfit", w), cov)
+    d = typeof(_points(x, y, *(() if w is None else (w,)))[0]).dtype
     if not isinstance(out, tuple):
-        return _on_device(out)
-    found = tuple([_on_device(np.asarray(v)) for v in out])
+        return put(out, d)
+    found = tuple([put(np.asarray(v), d if np.iscomplexobj(v) else dtypes.real_of(d)) for v in out])
     return (*found[:2], put(np.asarray(out[2], np.int32), np.dtype("int32")), *found[3:]) if full else found
 
 
-def _on_device(out: np.ndarray) -> Any:
-    return put(out, dtypes.canonical_complex() if np.iscomplexobj(out) else dtypes.canonical_float())
+def _points(*xs: Any) -> list[Any]:
+    return promote_all("polyfit", [to_inexact("polyfit", asarray(v)) for v in xs])
 
 
 def _polyfit(x: Any, y: Any, *weights: Any, deg: int, rcond: float | None, full: bool, cov: bool | str) -> Any:
     """By singular values of the powers of `x`, each scaled to length one: raw powers differ by orders of magnitude."""
-    x, y, *w = promote_all("polyfit", [to_inexact("polyfit", asarray(v)) for v in (x, y, *weights)])
+    x, y, *w = _points(x, y, *weights)
     t = typeof(x)
+    if t.dtype.itemsize < 4:
+        single = np.dtype("float32")
+        out = _polyfit(*[cast(v, single) for v in (x, y, *w)], deg=deg, rcond=rcond, full=full, cov=cov)
+        found = tuple([cast(v, t.dtype) if getattr(v, "dtype", None) == single else v
+                       for v in (out if isinstance(out, tuple) else (out,))])
+        return found if isinstance(out, tuple) else found[0]
     if len(t.shape) != 1 or not t.shape[0] or len(typeof(y).shape) not in (1, 2) or typeof(y).shape[0] != t.shape[0]:
         raise ValueError(f"polyfit: expected points x [m] and y [m] or [m, k], m > 0; got {t.long()} and {typeof(y).long()}")
     if deg < 0:

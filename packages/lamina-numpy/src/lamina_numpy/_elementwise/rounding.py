@@ -107,6 +107,8 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
         return lax.complex(round(lax.real(a), decimals), round(lax.imag(a), decimals))
     if not decimals:
         return lax.round(a, lax.RoundingMethod.TO_NEAREST_EVEN)
+    if d.itemsize < 4:  # the product would be rounded first
+        return convert(round(convert(a, np.dtype("float32")), decimals), d)
     scale = literal(10.0 ** decimals, d)
     return lax.div(lax.round(lax.mul(a, scale), lax.RoundingMethod.TO_NEAREST_EVEN), scale)
 

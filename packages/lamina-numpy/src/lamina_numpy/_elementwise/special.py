@@ -19,7 +19,7 @@ from .ufuncs import abs, clip, positive
 __all__ = ["copysign", "fmax", "fmin", "frexp", "gcd", "heaviside", "hypot", "i0", "lcm", "ldexp", "logaddexp",
            "logaddexp2", "nan_to_num", "signbit", "sinc", "spacing"]
 
-_I32 = np.dtype("int32")
+_F32, _I32 = np.dtype("float32"), np.dtype("int32")
 _LN2 = float(np.log(2.0))
 
 
@@ -215,6 +215,8 @@ def sinc(x: ArrayLike, /) -> Array:
     """
     x = to_inexact("sinc", x)
     d = typeof(x).dtype
+    if d.itemsize < 4:  # the angle would lose what the sine is made of
+        return cast(sinc(cast(x, _F32)), d)
     angle = lax.mul(x, literal(np.pi, d))
     near = lax.lt(lax.abs(angle), literal(1, dtypes.real_of(d)))
     # Near zero the series of sin(z) / z in z**2, which has all its derivatives there; elsewhere the quotient, kept off zero.
@@ -244,7 +246,11 @@ def i0(x: ArrayLike) -> Array:
     """
     x = to_inexact("i0", x)
     need_real("i0", x)
-    return lax.mul(lax.exp(lax.abs(x)), lax.bessel_i0e(x))
+    d = typeof(x).dtype
+    if d.itemsize < 4:
+        return cast(i0(cast(x, _F32)), d)
+    half = lax.exp(lax.mul(lax.abs(x), literal(0.5, d)))  # twice, so that it does not overflow before the result
+    return lax.mul(lax.mul(half, lax.bessel_i0e(x)), half)
 
 
 def _horner(x: Any, coefficients: tuple[float, ...], d: np.dtype) -> Any:
@@ -286,7 +292,9 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> ldexp(1.5, np.array([2, -1]))
     Array([6.  , 0.75], dtype=float32)
     """
-    if not dtypes.is_integer(aval("ldexp", x2, 1).dtype):
+    if aval("ldexp", x2, 1).dtype == dtypes.BOOL:
+        x2 = cast(x2, _I32)
+    elif not dtypes.is_integer(typeof(x2).dtype):
         raise TypeError(f"ldexp: the exponent must be integer; got {typeof(x2).long()}")
     x = to_inexact("ldexp", x1)
     d = typeof(x).dtype

@@ -16,11 +16,12 @@ from lamina_tracing.extend import bind, EVALUATION, now, Tracer, typeof, warn_us
 
 __all__ = ["alike", "aval", "broadcast", "broadcast_shapes_of", "cast", "convert", "equation", "fixed", "inexact_dtype",
            "inexact_pair", "is_array", "is_staging", "literal", "meet", "need_real", "no_out", "own_terms", "pair",
-           "promote_all", "retyped", "to_inexact"]
+           "promote_all", "retyped", "to_inexact", "work_dtype"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _PYTHON_SCALARS = frozenset((bool, int, float, complex))
 _F32 = np.dtype("float32")
+_HALF = frozenset((np.dtype("float16"), dtypes.bfloat16))
 _I32 = np.dtype("int32")
 _F64 = np.dtype("float64")
 _I64 = np.dtype("int64")
@@ -117,6 +118,11 @@ def cast(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
 def inexact_dtype(dtype: np.dtype, x64: bool) -> np.dtype:
     """The float dtype that division and roots of `dtype` have; the answer depends on the setting, so the cache does."""
     return dtypes.inexact_for(dtype)
+
+
+def work_dtype(d: np.dtype) -> np.dtype:
+    """The dtype to compute with numbers of dtype `d` in, where roundings add up: float32 for half precision."""
+    return _F32 if d in _HALF else d
 
 
 def to_inexact(call: str, x: Any, weak: Callable[[np.dtype], bool] | None = None) -> Any:

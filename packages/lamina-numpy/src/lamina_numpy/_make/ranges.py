@@ -9,7 +9,7 @@ from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import check_axis, in_name, refuse_name, typeof, requested_dtype
 
-from .._ground.promotion import alike, aval, broadcast, cast, fixed, literal, pair
+from .._ground.promotion import alike, aval, broadcast, cast, fixed, literal, pair, work_dtype
 from .._ground.publishing import check_known, compiled, public, settled
 from .._ground.axes import with_axes
 from .._ground.choosing import choose_by
@@ -22,10 +22,10 @@ __all__ = ["geomspace", "linspace", "logspace"]
 
 
 def _range_dtype(call: str, dtype: Any, *xs: Any) -> tuple[np.dtype, np.dtype]:
-    """(dtype to compute in, dtype of the result) of a range between arrays."""
+    """(dtype to compute in, dtype of the result) of a range between arrays; half precision in float32."""
     pairs = [(a.dtype, a.weak_type) for a in (aval(call, x, i) for i, x in enumerate(xs))]
     d = dtypes.inexact_for(dtypes.promote(*pairs)[0])
-    return d, d if dtype is None else requested_dtype(dtype)
+    return work_dtype(d), d if dtype is None else requested_dtype(dtype)
 
 
 def _on_device(plain: Any) -> Any:
@@ -105,7 +105,7 @@ def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
     if dtypes.is_integer(final) and not dtypes.is_integer(d):
         out = lax.floor(out)
     out = cast(moveaxis(out, 0, axis) if axis != 0 else out, final)
-    return (out, step) if retstep else out
+    return (out, cast(step, final) if dtypes.is_inexact(final) else step) if retstep else out
 
 
 @public("num", "endpoint", "dtype", "axis")

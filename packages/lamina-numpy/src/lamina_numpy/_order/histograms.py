@@ -10,7 +10,7 @@ from lamina_ir import ConcretizationError, ShapeError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import as_int, Tracer, typeof
 
-from .._ground.promotion import cast, literal
+from .._ground.promotion import cast, literal, work_dtype
 from .._ground.publishing import core
 from .._ground.choosing import choose_by
 from .._ground.conversion import asarray
@@ -71,8 +71,9 @@ def _bincount(x: Any, weights: Any, length: int) -> Any:
         x = cast(x, np.dtype("int32"))
     value = literal(1, dtypes.canonical_int()) if weights is None else weights
     x = lax.max(x, literal(0, typeof(x).dtype))
-    start = zeros((length,), typeof(value).dtype)
-    return start.at[x].add(value, mode="drop")
+    d = typeof(value).dtype
+    start = zeros((length,), work_dtype(d))  # sums of half precision soon stand still
+    return cast(start.at[x].add(cast(value, work_dtype(d)), mode="drop"), d)
 
 
 # --- histograms -----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from lamina_ir import config, dtypes
 from lamina_tracing import Array, ArrayLike, AxisLike, lax
 from lamina_tracing.extend import typeof
 
-from .._ground.promotion import aval, cast, fixed, inexact_dtype, literal, no_out
+from .._ground.promotion import aval, cast, fixed, inexact_dtype, literal, no_out, work_dtype
 from .._ground.publishing import public
 from .._ground.axes import with_axes
 from .._ground.choosing import choose_by
@@ -61,7 +61,8 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     if len(u.shape) > 1:
         raise ValueError(f"{call}: q must be a number or have one axis; got {u.long()}")
     d = inexact_dtype(t.dtype, config.enable_x64.value)
-    a, q = cast(a, d), cast(q, d)
+    work = work_dtype(d)  # half precision does not tell ranks apart
+    a, q = cast(a, d), cast(q, work)
     axes = axes_of(call, axis, len(t.shape))
     kept = tuple(1 if i in axes else n for i, n in enumerate(t.shape))
     if isinstance(axes, Along):
@@ -74,13 +75,13 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
         raise ValueError(f"{call}: {t.long()} has no elements along axes {axes}")
     if ignore_nan:
         count: Any = with_axes(total(lax.bitwise_not(isnan(lines)), -1), (len(rest),))  # [..., 1]
-        top = cast(count, d) - 1
+        top = cast(count, work) - 1
     else:
-        top = lax.broadcast_in_dim(fixed(n - 1, d), (*rest, 1), ())
+        top = lax.broadcast_in_dim(fixed(n - 1, work), (*rest, 1), ())
     qs = ravel(q)
     m = typeof(qs).shape[0]
     place = multiply(top, with_axes(qs, tuple(range(len(rest)))))  # [..., m]
-    place = clip(place, 0, cast(top, d)) if ignore_nan else clip(place, 0, n - 1)
+    place = clip(place, 0, cast(top, work)) if ignore_nan else clip(place, 0, n - 1)
     lo = lax.floor(place)
     whole = dtypes.canonical_int()
     if method in ("linear", "midpoint"):
@@ -89,13 +90,13 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
         wanted = [{"lower": lax.floor, "higher": lax.ceil, "nearest": _even}[method](place)]
     last = [] if ignore_nan else [lax.broadcast_in_dim(literal(n - 1, whole), (*rest, 1), ())]
     found = _ranked(lines, *(cast(w, whole) for w in wanted), *last)
-    low, high = found[0], found[len(wanted) - 1]
+    low, high = cast(found[0], work), cast(found[len(wanted) - 1], work)
     if method == "linear":
         part = lax.sub(place, lo)
         out = choose_by(part == 0, low, low * (1 - part) + high * part)  # at an infinity, not beside it
     else:
-        out = (low + high) * literal(0.5, d) if method == "midpoint" else low
-    nan = literal(np.nan, d)
+        out = (low + high) * literal(0.5, work) if method == "midpoint" else low
+    out, nan = cast(out, d), literal(np.nan, d)
     bad = count == 0 if ignore_nan else isnan(found[-1])
     out = choose_by(bad, nan, out)
     out = moveaxis(out, -1, 0)

@@ -8,12 +8,12 @@ from lamina_ir import config, dtypes, prims
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
 from lamina_tracing.extend import typeof, requested_dtype
 
-from .._ground.promotion import aval, cast, convert, equation, fixed, inexact_dtype, literal, no_out, pair, to_inexact
+from .._ground.promotion import aval, cast, convert, equation, fixed, inexact_dtype, literal, no_out, pair, work_dtype
 from .._ground.publishing import public
 from .._ground.choosing import choose_by
 from .._ground.names import axes_of, count_along, kept, reduced
 from .._elementwise.ufuncs import multiply, true_divide
-from .reductions import fitted, work_dtype
+from .reductions import fitted
 from .reductions import sum as total_of
 
 __all__ = ["average", "mean", "std", "var"]
@@ -71,6 +71,8 @@ def mean(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, ou
 
 
 def _variance(call: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: bool, where: Any, mean_of: Any) -> Any:
+    if dtype is not None:  # whole numbers do not hold a variance: float for them here too
+        dtype = inexact_dtype(requested_dtype(dtype), config.enable_x64.value)
     a, work, final = _float_of(call, a, dtype)
     shape = typeof(a).shape
     axes = axes_of(call, axis, len(shape))
@@ -121,7 +123,7 @@ def var(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out
     Args:
       a: number or boolean array `[...]`.
       axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      dtype: element type of the result; None for that of `a`, float for integers and booleans.
+      dtype: element type of the result; None for that of `a`; for integers and booleans, float.
       out: not supported, must be None: arrays never change.
       ddof: what is taken off the number of elements before dividing; may be traced.
       keepdims: leave the reduced axes in place with length 1.
@@ -155,7 +157,7 @@ def std(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out
     Args:
       a: number or boolean array `[...]`.
       axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
-      dtype: element type of the result; None for that of `a`, float for integers and booleans.
+      dtype: element type of the result; None for that of `a`; for integers and booleans, float.
       out: not supported, must be None: arrays never change.
       ddof: what is taken off the number of elements before dividing; may be traced.
       keepdims: leave the reduced axes in place with length 1.
@@ -224,7 +226,9 @@ def average(a: ArrayLike, axis: AxisLike = None, weights: ArrayLike | None = Non
         weights = lax.transpose(weights, tuple(order)) if order != list(range(len(axes))) \
             else weights
         weights = lax.broadcast_in_dim(weights, shape, tuple(sorted(axes)))
-    a, weights = pair("average", to_inexact("average", a), to_inexact("average", weights))
+    final = inexact_dtype(typeof(pair("average", a, weights)[0]).dtype, config.enable_x64.value)
+    work = work_dtype(final)
+    a, weights = cast(a, work), cast(weights, work)
     total = total_of(weights, axes, None, None, keepdims)
     out = true_divide(total_of(multiply(a, weights), axes, None, None, keepdims), total)
-    return (out, total) if returned else out
+    return (cast(out, final), cast(total, final)) if returned else cast(out, final)

@@ -13,9 +13,9 @@ from lamina_tracing.extend import typeof
 
 from .._ground.choosing import choose_by
 from .._ground.names import axes_of, kept
-from .._ground.promotion import broadcast, cast, inexact_pair, literal, pair, to_inexact
+from .._ground.promotion import broadcast, cast, inexact_pair, literal, pair, to_inexact, work_dtype
 from .._ground.publishing import public
-from .reductions import fitted, work_dtype
+from .reductions import fitted
 from .reductions import max as max_of
 from .reductions import sum as sum_of
 

@@ -14,7 +14,7 @@ from lamina_ir import ShapeError, dtypes, prims
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
 from lamina_tracing.extend import check_axis, is_name, typeof, requested_dtype
 
-from .._ground.promotion import aval, broadcast, cast, convert, equation, literal, no_out, pair
+from .._ground.promotion import aval, broadcast, cast, convert, equation, literal, no_out, pair, work_dtype
 from .._ground.publishing import public
 from .._ground.axes import with_axes
 from .._ground.names import axes_of, kept, reduced
@@ -27,8 +27,6 @@ __all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "m
 
 _sum, _prod = prims.reduce_sum_p, prims.reduce_prod_p
 _max, _min, _and, _or = prims.reduce_max_p, prims.reduce_min_p, prims.reduce_and_p, prims.reduce_or_p
-_F32 = np.dtype("float32")
-_HALF = frozenset((np.dtype("float16"), dtypes.bfloat16))
 
 
 def sum_dtype(d: np.dtype) -> np.dtype:
@@ -41,11 +39,6 @@ def sum_dtype(d: np.dtype) -> np.dtype:
             least = np.dtype(f"u{least.name}")
         return d if d.itemsize >= least.itemsize else least
     return d
-
-
-def work_dtype(d: np.dtype) -> np.dtype:
-    """The dtype to add numbers of dtype `d` in: float32 for half precision."""
-    return _F32 if d in _HALF else d
 
 
 def _reduce(call: str, prim: Any, a: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any,
