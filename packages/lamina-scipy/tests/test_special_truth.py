@@ -1,0 +1,146 @@
+"""Values and first slopes of special functions, and the second slope in the last argument, at points of each of their regimes.
+
+`special_truth.json` holds what mpmath gives with 60 digits at arguments that float32 has, and of each number the size of what
+rounding the arguments would change: a function that is right to the last places is off by a few eps of that.
+`python test_special_truth.py`, in an environment with mpmath, writes it.
+"""
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+FILE = Path(__file__).parent / "special_truth.json"
+NEAR, FAR = (0.25, 0.75, 1.5, 2.5, 4.0), (1e-6, 0.01, 10.0, 30.0, 80.0)
+SIGNED = (-20.0, -4.5, -1.5, -0.25, 1e-4, 0.25, 1.5, 4.5, 20.0)
+SHARES = (1e-20, 1e-5, 0.1, 0.4375, 0.5625, 0.9, 0.9990234375)
+PAIRS = ((0.5, 0.25), (0.5, 3.0), (2.5, 0.01), (2.5, 2.25), (2.5, 30.0), (30.0, 10.0), (30.0, 31.0), (300.0, 280.0),
+         (1e-3, 1e-3), (1e-3, 2.0))
+# name -> the points
+POINTS = {
+    "gamma": [(x,) for x in (*NEAR, 1e-6, 10.0, 30.0, -0.25, -3.5, -20.25)],
+    "gammaln": [(x,) for x in (*NEAR, *FAR, 1e6, 1e20, 0.9990234375, 2.0009765625, -0.25, -3.5)],
+    "digamma": [(x,) for x in (*NEAR, *FAR, 1.4609375, 1e6, -0.25, -3.5, -3.00390625)],
+    "polygamma": [(n, x) for n in (1.0, 2.0, 5.0) for x in (0.01, 0.75, 2.5, 30.0, 1e4)],
+    "zeta": [(x, q) for x in (1.0625, 2.5, 7.0) for q in (0.25, 1.0, 3.5, 40.0)],
+    "beta": [(0.25, 0.5), (1.5, 2.5), (3.0, 40.0), (1e-3, 1e-3), (20.0, 25.0)],
+    "betaln": [(0.25, 0.5), (1.5, 2.5), (3.0, 4e6), (1e-3, 1e-3), (2000.0, 2500.0), (1e8, 1e8)],
+    "gammainc": PAIRS, "gammaincc": PAIRS,
+    "betainc": [(a, b, x) for a, b in ((0.5, 0.5), (2.5, 1.5), (0.25, 8.0), (40.0, 30.0)) for x in (0.01, 0.375, 0.5625, 0.9)],
+    "poch": [(1.5, 2.5), (0.25, 0.01), (30.0, 0.5), (2.5, -1.25), (100.0, 10.0)],
+    "exp1": [(x,) for x in (*NEAR, *FAR)], "expi": [(x,) for x in (*SIGNED, 0.375, 80.0)],
+    "expn": [(n, x) for n in (0.0, 1.0, 2.0, 7.0, 40.0) for x in (0.01, 0.75, 2.5, 30.0)],
+    "spence": [(x,) for x in (1e-6, 0.25, 0.75, 0.9990234375, 1.0009765625, 1.5, 2.5, 30.0, 1e6)],
+    "hyp1f1": [(a, b, x) for a, b in ((1.25, 2.5), (-2.25, 0.75), (3.0, 20.0)) for x in (-8.0, -0.5, 0.25, 12.0)],
+    "i0": [(x,) for x in SIGNED], "i1": [(x,) for x in SIGNED], "i0e": [(x,) for x in (*SIGNED, 500.0)],
+    "i1e": [(x,) for x in (*SIGNED, 500.0)],
+    "entr": [(x,) for x in (1e-20, 0.25, 0.375, 1.0009765625, 30.0)],
+    "kl_div": [(0.25, 0.75), (1.0, 1.0009765625), (30.0, 1e-3), (1e-20, 2.0)],
+    "rel_entr": [(0.25, 0.75), (1.0, 1.0009765625), (30.0, 1e-3), (1e-20, 2.0)],
+    "xlogy": [(0.25, 0.75), (-3.0, 1e-20), (2.0, 1.0009765625)], "xlog1py": [(0.25, -0.75), (-3.0, 1e-20), (2.0, 30.0)],
+    "logit": [(x,) for x in SHARES], "expit": [(x,) for x in (*SIGNED, -80.0, 80.0)],
+    "ndtr": [(x,) for x in (-12.0, *SIGNED[1:-1])], "ndtri": [(x,) for x in SHARES],
+    "log_ndtr": [(x,) for x in (-1e4, -30.0, *SIGNED[1:-1])],
+    "erf": [(x,) for x in SIGNED[1:-1]], "erfc": [(x,) for x in (*SIGNED[1:-1], 9.0)],
+    "erfinv": [(x,) for x in (-0.9990234375, -0.5, 1e-6, 0.375, 0.875, 0.99993896484375)]}
+STILL = {"polygamma", "expn"}  # have no slope in their first argument
+
+
+def meanings(mp):
+    """name -> the function, with mpmath."""
+    gammainc = lambda a, x: mp.gammainc(a, 0, x, regularized=True)
+    integral = lambda n, x: mp.exp(-x) / x if n == 0 else mp.expint(n, x)
+    entr = lambda x: -x * mp.log(x)
+    return {
+        "gamma": mp.gamma, "gammaln": lambda x: mp.log(abs(mp.gamma(x))), "digamma": mp.digamma, "polygamma": mp.polygamma,
+        "zeta": mp.zeta, "beta": mp.beta, "betaln": lambda a, b: mp.loggamma(a) + mp.loggamma(b) - mp.loggamma(a + b),
+        "gammainc": gammainc, "gammaincc": lambda a, x: mp.gammainc(a, x, mp.inf, regularized=True),
+        "betainc": lambda a, b, x: mp.betainc(a, b, 0, x, regularized=True), "poch": mp.rf, "exp1": mp.e1,
+        "expi": lambda x: mp.re(mp.ei(x)), "expn": integral, "spence": lambda x: mp.re(mp.polylog(2, 1 - x)),
+        "hyp1f1": mp.hyp1f1, "i0": lambda x: mp.besseli(0, x), "i1": lambda x: mp.besseli(1, x),
+        "i0e": lambda x: mp.exp(-abs(x)) * mp.besseli(0, x), "i1e": lambda x: mp.exp(-abs(x)) * mp.besseli(1, x),
+        "entr": entr, "rel_entr": lambda p, q: p * mp.log(p / q), "kl_div": lambda p, q: p * mp.log(p / q) - p + q,
+        "xlogy": lambda x, y: x * mp.log(y), "xlog1py": lambda x, y: x * mp.log(1 + y),
+        "logit": lambda x: mp.log(x / (1 - x)), "expit": lambda x: 1 / (1 + mp.exp(-x)), "ndtr": mp.ncdf,
+        "ndtri": lambda p: mp.findroot(lambda y: mp.log(mp.ncdf(y)) - mp.log(p), _start(mp, p)),
+        "log_ndtr": lambda x: mp.log(mp.erfc(-x / mp.sqrt(2)) / 2), "erf": mp.erf, "erfc": mp.erfc, "erfinv": mp.erfinv}
+
+
+def _start(mp, p):
+    return float(mp.sqrt(2) * mp.erfinv(2 * min(max(float(p), 1e-15), 1 - 1e-15) - 1)) if p > 1e-15 else -9.2
+
+
+def write(mp):
+    mp.mp.dps = 60
+    table = {}
+    for name, f in meanings(mp).items():
+        rows = table[name] = []
+        for point in POINTS[name]:
+            at = [mp.mpf(float(np.float32(x))) for x in point]
+            n = len(at)
+            orders = [(0,) * n]
+            orders += [tuple(int(i == j) for j in range(n)) for i in range(n) if not (name in STILL and i == 0)]
+            orders += [(*(0,) * (n - 1), 2)]
+
+            def of(order):
+                if not any(order):
+                    return f(*at)
+                if name in STILL:
+                    return mp.diff(lambda x: f(at[0], x), at[1], order[1])
+                return mp.diff(f, tuple(at), order) if n > 1 else mp.diff(f, at[0], order[0])
+
+            numbers = []
+            for order in orders:
+                value = of(order)
+                size = abs(value)
+                for i in range(n):
+                    if not (name in STILL and i == 0):
+                        size += abs(at[i] * of(tuple(o + (i == j) for j, o in enumerate(order))))
+                numbers.append([float(mp.nstr(value, 17)), float(mp.nstr(size, 3))])
+            rows.append([[float(x) for x in at], numbers])
+        print(name, flush=True)
+    lines = [f' "{name}": [\n' + ",\n".join("  " + json.dumps(row) for row in rows) + "]" for name, rows in table.items()]
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    import mpmath
+    write(mpmath)
+    sys.exit()
+
+import pytest  # noqa: E402
+from lamina_autodiff import grad  # noqa: E402
+from lamina_ir import config  # noqa: E402
+from lamina_scipy import special  # noqa: E402
+from lamina_tracing import jit  # noqa: E402
+
+TABLE = json.loads(FILE.read_text())
+# eps that numbers may be off by, where it is more than 30: second slopes of scaled Bessel functions at 20, of ndtri at 1e-20
+MORE = {("i0e", True): 2000, ("i1e", True): 2000, ("ndtri", True): 120, ("i1e", False): 60}
+
+
+def test_every_point_is_in_the_table():
+    assert {n: len(rows) for n, rows in TABLE.items()} == {n: len(points) for n, points in POINTS.items()}
+
+
+@pytest.mark.parametrize("wide", [False, True], ids=["float32", "float64"])
+@pytest.mark.parametrize("name", TABLE)
+def test_special(name, wide):
+    f, rows = getattr(special, name), TABLE[name]
+    n = len(rows[0][0])
+    active = [i for i in range(n) if not (name in STILL and i == 0)]
+
+    def everything(*args):
+        first = grad(lambda *a: f(*a).sum(), active)
+        second = grad(lambda x: grad(lambda y: f(*args[:-1], y).sum())(x).sum())
+        return f(*args), *first(*args), second(args[-1])
+    eps = 2.0 ** (-52 if wide else -23)
+    with config.enable_x64(wide):
+        args = [np.array([row[0][i] for row in rows], np.float64 if wide else np.float32) for i in range(n)]
+        found = [np.asarray(y, np.float64) for y in jit(everything)(*args)]
+    most = MORE.get((name, wide), 30)
+    for i, y in enumerate(found):
+        want, size = (np.array([row[1][i][k] for row in rows]) for k in (0, 1))
+        fits = size < (1e300 if wide else 1e37)
+        np.testing.assert_array_less(np.abs(y - want)[fits], most * eps * size[fits] + (1e-300 if wide else 1e-36),
+                                     f"number {i} of {[row[0] for row in rows]}")
