@@ -86,6 +86,15 @@ def test_densities_that_are_none_at_an_end_have_no_slope_in_their_shapes():
         assert f(*args) == 0 and all(found == 0 for found in grad(f, tuple(range(len(args))))(*args))
 
 
+@pytest.mark.parametrize("at, want", [  # 7/12 is digamma(5) - digamma(3), 1/3 digamma(4) - digamma(3)
+    ((0.0, 1.0, 3.0), (-2, -np.inf, 1 / 3)), ((0.0, 2.0, 3.0), (np.inf, -np.inf, 7 / 12)),
+    ((1.0, 3.0, 2.0), (-np.inf, 7 / 12, -np.inf)), ((1.0, 3.0, 1.0), (2, 1 / 3, -np.inf)),
+    ((0.0, 0.5, 3.0), (-np.inf, -np.inf, 0.18037230555))])
+def test_slopes_of_a_beta_density_at_an_end_are_those_of_its_terms(at, want):
+    found = grad(stats.beta.logpdf, (0, 1, 2))(*np.float32(at))
+    np.testing.assert_allclose([float(v) for v in found], want, 1e-6)
+
+
 def test_counts_at_their_ends_have_the_slopes_of_the_gamma_function():
     f = np.float32
     euler = float(np.euler_gamma)

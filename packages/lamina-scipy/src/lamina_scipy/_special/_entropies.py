@@ -18,18 +18,18 @@ def _at_zero(x, y, value):
     return lnp.where(lnp.logical_and(x == 0, lnp.logical_not(lnp.isnan(y))), lnp.zeros_like(x), value)
 
 
-def _share(x, y):
+def share_of(x, y):
     """x / y, none where both are zero; where x alone is, its slope is 1 / y all the same."""
     some = (x != 0) | (y != 0)
     return within(some, x, 0.0) / within(some, y, 1.0)
 
 
-@slopes(lambda out, x, y: lnp.log(y), lambda out, x, y: _share(x, y))
+@slopes(lambda out, x, y: lnp.log(y), lambda out, x, y: share_of(x, y))
 def xlogy_of(x, y):
     return _at_zero(x, y, x * lnp.log(y))
 
 
-@slopes(lambda out, x, y: lnp.log1p(y), lambda out, x, y: _share(x, 1.0 + y))
+@slopes(lambda out, x, y: lnp.log1p(y), lambda out, x, y: share_of(x, 1.0 + y))
 def xlog1py_of(x, y):
     return _at_zero(x, y, x * lnp.log1p(y))
 
@@ -49,19 +49,19 @@ def _divergence(x, y, inside, at_zero):
 
 
 def _log_share(x, y):
-    """log(x / y); -1 where both are zero, so that the slope of x log(x / y) is none there, as `_share` is."""
+    """log(x / y); -1 where both are zero, so that the slope of x log(x / y) is none there, as `share_of` is."""
     some = (x != 0) | (y != 0)
     return lnp.where(some, log_ratio_of(within(some, x, 1.0), within(some, y, 1.0)), -1.0)
 
 
-@slopes(lambda out, x, y: _log_share(x, y) + 1.0, lambda out, x, y: -_share(x, y))
+@slopes(lambda out, x, y: _log_share(x, y) + 1.0, lambda out, x, y: -share_of(x, y))
 def _rel_entr(x, y):
     both = lnp.logical_and(x > 0, y > 0)
     a, b = within(both, x, 1.0), within(both, y, 1.0)
     return _divergence(x, y, a * log_ratio_of(a, b), 0.0)
 
 
-@slopes(lambda out, x, y: _log_share(x, y), lambda out, x, y: 1.0 - _share(x, y))
+@slopes(lambda out, x, y: _log_share(x, y), lambda out, x, y: 1.0 - share_of(x, y))
 def _kl_div(x, y):
     both = lnp.logical_and(x > 0, y > 0)
     a, b = within(both, x, 1.0), within(both, y, 1.0)

@@ -13,7 +13,7 @@ from lamina_tracing.extend import typeof
 
 from .._ground import by_dtype, no_slope, real, slopes, within
 from ._deviances import drop_of, rest_of
-from ._entropies import xlog1py_of, xlogy_of
+from ._entropies import share_of, xlog1py_of, xlogy_of
 from ._gammas import digamma_step, gammaln_after_one, gammaln_of, gammasgn_of, is_pole, log_ratio, stirling
 
 __all__ = ["beta", "betainc", "betaln", "gammainc", "gammaincc"]
@@ -109,16 +109,23 @@ def gammaincc_of(a, x):
     return _gamma_edges(a, x, lnp.where(small, series, lax.igammac(*_inside(a, x))), False)
 
 
+@slopes(lambda out, a, b, x: lnp.log(x) + digamma_step(a, b), lambda out, a, b, x: lnp.log1p(-x) + digamma_step(b, a),
+        lambda out, a, b, x: share_of(a - 1.0, x) - share_of(b - 1.0, 1.0 - x))
+def _log_beta_end(a, b, x):
+    """The logarithm of the density at an end, x: infinite, but where that end's shape is 1; its slopes are those beside it."""
+    return xlogy_of(a - 1.0, x) + xlog1py_of(b - 1.0, -x) + lnp.log(lnp.where(x == 0, b, a))
+
+
 def log_beta_density_of(a, b, x):
-    """(a - 1) log x + (b - 1) log(1 - x) - log beta(a, b), by deviances; at both ends its limits."""
+    """(a - 1) log x + (b - 1) log(1 - x) - log beta(a, b), by deviances; at both ends its limits. There the slope in the shape
+    of that end is log 0 also where this shape is 1, as on both sides of 1."""
     inside = (x > 0) & (x < 1)
     y = within(inside, x, 0.5)
     z, both = 1.0 - y, a + b
     over = a * z - b * y
     value = (drop_of(a, both * y, -over) + drop_of(b, both * z, over) + (rest_of(both) - rest_of(a) - rest_of(b))
              + (lnp.log(a) - lnp.log(y)) + (lnp.log(b / both) - lnp.log1p(-y)))
-    end = within(lnp.logical_not(inside), x, 0.5)
-    return lnp.where(inside, value, xlogy_of(a - 1.0, end) + xlog1py_of(b - 1.0, -end) + lnp.log(lnp.where(end == 0, b, a)))
+    return lnp.where(inside, value, _log_beta_end(a, b, within(lnp.logical_not(inside), x, 0.5)))
 
 
 def _beta_density(a, b, x):
