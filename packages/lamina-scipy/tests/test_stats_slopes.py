@@ -74,6 +74,19 @@ def test_second_slopes_where_the_distribution_stands():
     assert grad(stats.expon.cdf)(0.0) == 1 and grad(stats.gamma.cdf)(0.0, 1.0) == 1  # at the end what it is inside
 
 
+def test_gennorm_where_it_stands():
+    """The slope of the share is the density, of every exponent; the second one of the logarithm is infinite between 1 and 2."""
+    cdf, beta = stats.gennorm.cdf, np.float32([0.5, 1, 1.5, 2, 2.5, 8])
+    x = np.zeros_like(beta)
+    in_x, in_beta = slopes_of(cdf, x, beta)
+    np.testing.assert_allclose(in_x, [0.25, 0.5, 0.55386608, 0.56418958, 0.56353025, 0.53093058], 1e-6)
+    np.testing.assert_array_equal(in_beta, 0)
+    want = [0.92278433, 0.21139217, 0.04474391, 0.00514682, -0.00553473, -0.00322285]
+    np.testing.assert_allclose([grad(grad(cdf), 1)(0.0, b) for b in beta], want, 2e-4)
+    found = [grad(grad(stats.gennorm.logpdf))(0.0, b) for b in (1.0, 1.2, 1.5, 2.0, 2.5)]
+    np.testing.assert_array_equal(found, [0, -np.inf, -np.inf, -2, 0])
+
+
 def test_second_slopes_at_shapes_of_one():
     """Where a power is 0: the slope in the place has one in the shape, 1 / x."""
     assert grad(grad(stats.gamma.logpdf, 1))(0.25, 1.0) == 4 and grad(grad(stats.chi2.logpdf, 1))(0.25, 2.0) == 2

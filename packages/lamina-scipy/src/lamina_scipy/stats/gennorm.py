@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import lamina_numpy as lnp
+import numpy as np
+from lamina_autodiff import jvp
 from lamina_numpy.extend import publish as _publish
 
-from .._ground import by_dtype, within
+from .._ground import by_dtype, slopes, within
 from .._special._gammas import gammaln_after_one, gammaln_of
 from .._special._incomplete import gammaincc_of
 from ._laws import Law, exponential, proper
@@ -15,10 +17,27 @@ _law = Law("gennorm", "the generalised normal distribution",
            beta="real array, above 0: its exponent; 1 gives Laplace's, 2 a normal distribution")
 
 
-def _power(x, beta):
-    """|x| to the power beta; at 0 its slope is 0 there, and of a square the second one 2."""
+def _from_zero(x, value, at_zero=0.0):
+    """`value` of |x|, which is `at_zero` where x is 0."""
     zero = x == 0
-    return lnp.where(zero, lnp.where(beta == 2, x * x, 0.0), lnp.power(lnp.where(zero, 1.0, lnp.abs(x)), beta))
+    return lnp.where(zero, at_zero, value(lnp.where(zero, 1.0, lnp.abs(x))))
+
+
+def _bend(out, x, beta):
+    """The second slope: at 0 that of a square is 2, that of an exponent between 1 and 2 infinite."""
+    at_zero = lnp.where(beta == 2, 2.0, lnp.where((beta > 1) & (beta < 2), np.inf, 0.0))
+    return _from_zero(x, lambda r: beta * (beta - 1.0) * lnp.power(r, beta - 2.0), at_zero)
+
+
+@slopes(_bend, lambda out, x, beta: lnp.sign(x) * _from_zero(x, lambda r: lnp.power(r, beta - 1.0) * (1.0 + beta * lnp.log(r))))
+def _rise(x, beta):
+    return lnp.sign(x) * _from_zero(x, lambda r: beta * lnp.power(r, beta - 1.0))
+
+
+@slopes(lambda out, x, beta: _rise(x, beta), lambda out, x, beta: _from_zero(x, lambda r: lnp.power(r, beta) * lnp.log(r)))
+def _power(x, beta):
+    """|x| to the power beta; at 0 its slope is 0, as the mean of those beside it."""
+    return _from_zero(x, lambda r: lnp.power(r, beta))
 
 
 def _logpdf(x, beta):
@@ -53,11 +72,23 @@ def _above(x, beta):
     return lnp.where(gone, 0.0, lnp.where(small, rest, gammaincc_of(within(usual, a, 1.0), within(usual, y, 1.0))))
 
 
+def _in_beta(out, x, beta):
+    y = lnp.where(x == 0, 1.0, x)  # at 0 it is 1/2 of every distribution
+    return lnp.where(x == 0, 0.0, jvp(lambda beta: _below(y, beta), (beta,), (lnp.ones_like(beta),))[1])
+
+
+def _below(x, beta):
+    half = 0.5 * _above(lnp.where(x < 0, -x, x), beta)
+    return lnp.where(x < 0, half, 1.0 - half)
+
+
+_share = slopes(lambda out, x, beta: _pdf(x, beta), _in_beta)(_below)
+
+
 def _cdf(x, beta):
     """>>> cdf(np.array([0., -2.]), 1.)
     Array([0.5       , 0.06766764], dtype=float32)"""
-    half = 0.5 * _above(lnp.where(x < 0, -x, x), within(beta > 0, beta, 1.0))
-    return proper(lnp.where(x < 0, half, 1.0 - half), beta > 0)
+    return proper(_share(x, within(beta > 0, beta, 1.0)), beta > 0)
 
 
 logpdf = _law(_logpdf)
