@@ -78,3 +78,9 @@ def test_errors_name_the_argument(call, words):
 def test_real_transforms_refuse_complex_numbers():
     with pytest.raises(TypeError, match="Use fft"):
         F.rfft(Z)
+
+
+def test_an_axis_that_stands_twice_is_shifted_twice():
+    for shift in ("fftshift", "ifftshift"):
+        np.testing.assert_array_equal(getattr(F, shift)(np.arange(5), axes=(0, -1)),
+                                      getattr(N, shift)(np.arange(5), axes=(0, -1)))

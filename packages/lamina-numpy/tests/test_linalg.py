@@ -186,3 +186,9 @@ def test_axes_outside_are_refused():
             call()
     with pytest.raises(TypeError, match="integer"):
         L.matrix_power(np.eye(2), 2.5)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 0, 0)])
+@pytest.mark.parametrize("order", [1, 2, np.inf, "fro", "nuc"])
+def test_norms_of_matrices_of_nothing_are_zero(shape, order):
+    np.testing.assert_array_equal(L.norm(np.ones(shape), order, axis=(-2, -1)), np.zeros(shape[:-2]))

@@ -226,3 +226,10 @@ def test_derivatives():
 def test_bad_input_is_named(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_lists_of_rows_are_matrices():
+    rows = [[2., 1.], [1., 3.]]
+    for call in (L.cholesky, L.det, L.inv, L.eigh, lambda a: L.qr(a)[1], lambda a: L.lu(a)[2], lambda a: L.solve(a, [1., 2.]),
+                 lambda a: L.solve_triangular(a, [1., 2.]), lambda a: L.svd(a, compute_uv=False), lambda a: L.cho_factor(a)[0]):
+        np.testing.assert_allclose(*[call(a)[0] if call is L.eigh else call(a) for a in (rows, np.array(rows))])

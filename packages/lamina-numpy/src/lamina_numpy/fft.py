@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
-from lamina_tracing.extend import as_int, check_axes, refuse_name, requested_dtype, typeof
+from lamina_tracing.extend import as_int, check_axes, check_axis, refuse_name, requested_dtype, typeof
 from lamina_tracing.lax import FftType
 
 from ._elementwise import ufuncs
@@ -526,6 +526,8 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None) -> Array
 
 def _all_axes(call: str, x: Any, axes: Any) -> tuple[int, ...]:
     n = len(typeof(x).shape)
+    if isinstance(axes, (list, tuple)):  # one that stands twice is shifted twice
+        return tuple([check_axis(call, a, n, "axes") for a in axes])
     return tuple(range(n)) if axes is None else check_axes(call, axes, n, "axes")
 
 

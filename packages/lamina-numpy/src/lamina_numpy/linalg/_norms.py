@@ -60,19 +60,20 @@ def _matrix(x: Any, axes: tuple[Any, ...], order: Any, keepdims: bool) -> Any:
     places = tuple([a for a in axes if not is_name(a)])
     if order is None or order == "fro":
         return lax.sqrt(reductions.sum(_size_squared(x), axes, None, None, keepdims))
-    size = lax.abs(x)
+    size, of_nothing = lax.abs(x), 0 if 0 in typeof(x).shape else None
     if order in (1, -1, np.inf, -np.inf):
         first, second = (row, column) if abs(order) == 1 else (column, row)
         sums = reductions.sum(size, first, None, None, True)
-        out = (reductions.max if order > 0 else reductions.min)(sums, second, None, True)
+        out = reductions.max(sums, second, keepdims=True, initial=of_nothing) if order > 0 else \
+            reductions.min(sums, second, keepdims=True)
         return out if keepdims else layout.squeeze(out, places)
     if order in (2, -2, "nuc"):
         names = tuple([a for a in axes if is_name(a)])
         moved = layout.moveaxis(all_in_front(x, names), tuple([names.index(a) if a in names else a + len(names) for a in axes]),
                                 (-2, -1))
         values = svdvals(moved)
-        how = reductions.sum if order == "nuc" else reductions.max if order == 2 else reductions.min
-        out = how(values, -1)
+        out = reductions.max(values, -1, initial=of_nothing) if order == 2 else \
+            (reductions.sum if order == "nuc" else reductions.min)(values, -1)
         return layout.expand_dims(out, tuple(sorted(places))) if keepdims else out
     raise ValueError(f"norm: {order!r} is no matrix norm; use None, 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
 

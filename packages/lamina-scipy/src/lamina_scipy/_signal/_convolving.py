@@ -140,9 +140,10 @@ def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: Sequen
       axes: which axes; None for all.
     Returns:
       Float or complex array in the dtype both promote to, of integers too; half precision is computed in float32.
+      Zeros, if any, where an array has no elements.
     Raises:
-      ShapeError: the arrays differ in rank, have no elements or do not broadcast; one of `axes` is outside of them or
-        stands there twice; neither lies within the other, for "valid".
+      ShapeError: the arrays differ in rank, have no elements for "valid" or given `axes`, or do not broadcast; one of
+        `axes` is outside of them or stands there twice; neither lies within the other, for "valid".
       ValueError: `mode` is another word.
       TypeError: `in1` or `in2` is neither an array nor a number.
 
@@ -152,6 +153,12 @@ def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: Sequen
     >>> fftconvolve(np.array([1., 2., 3.]), np.array([0., 1., 0.5])).round(4) + 0
     Array([0. , 1. , 2.5, 4. , 1.5], dtype=float32)
     """
+    if axes is None and mode in ("full", "same"):  # of nothing come sums of nothing
+        in1, in2 = to_inexact("fftconvolve", in1), to_inexact("fftconvolve", in2)
+        s, t = typeof(in1).shape, typeof(in2).shape
+        if len(s) == len(t) and 0 in (*s, *t):
+            shape = s if mode == "same" else [max(m + n - 1, 0) for m, n in zip(s, t)]
+            return lnp.zeros(shape, lnp.result_type(in1, in2))
     x, y = _arrays("fftconvolve", in1, in2, mode)
     rank = len(typeof(x).shape)
     given = range(rank) if axes is None else axes if isinstance(axes, Sequence) else (axes,)

@@ -37,11 +37,12 @@ def welch(x: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: int 
       axis: which axis; negative counts from the end.
       average: "mean" or "median" over the segments.
     Returns:
-      Frequencies in Hz `[k]`, and a real array with k frequencies along `axis`.
+      Frequencies in Hz `[k]`, and a real array with k frequencies along `axis`. Where there are no samples
+      both are empty arrays in the shape of `x`.
     Raises:
       ValueError: `scaling`, `average`, `window` or `detrend` is another word; `noverlap` or `nfft` does not fit
         `nperseg`.
-      ShapeError: `axis` is outside of `x`, or there are no samples.
+      ShapeError: `axis` is outside of `x`.
       TypeError: `x` is neither an array nor a number.
 
     Source: meaning of `scipy.signal.welch`; Welch, "The use of the fast Fourier transform for the estimation of power
@@ -75,10 +76,11 @@ def csd(x: ArrayLike, y: ArrayLike | None, fs: ArrayLike = 1.0, window: Any = "h
       average: "mean" or "median" over the segments.
     Returns:
       Frequencies in Hz `[k]`, and a complex array with k frequencies along `axis`, real where `y` is None.
+      Where there are no samples both are empty arrays in the shape of the signals.
     Raises:
       ValueError: `scaling`, `average`, `window` or `detrend` is another word; `noverlap` or `nfft` does not fit
         `nperseg`.
-      ShapeError: `axis` is outside of a signal, there are no samples, or the other axes do not broadcast.
+      ShapeError: `axis` is outside of a signal, or the other axes do not broadcast.
       TypeError: `x` or `y` is neither an array nor a number.
 
     Source: meaning of `scipy.signal.csd`; Welch (1967).
@@ -112,10 +114,10 @@ def stft(x: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: int =
       axis: which axis; negative counts from the end.
     Returns:
       Frequencies in Hz `[k]`, times in seconds `[s]`, and a complex array with k frequencies along `axis` and s
-      segments last.
+      segments last. Where there are no samples all are empty arrays in the shape of `x`.
     Raises:
       ValueError: `boundary`, `window` or `detrend` is another word; `noverlap` or `nfft` does not fit `nperseg`.
-      ShapeError: `axis` is outside of `x`, or there are no samples.
+      ShapeError: `axis` is outside of `x`.
       TypeError: `x` is neither an array nor a number.
 
     Derivative: linear.
@@ -128,6 +130,9 @@ def stft(x: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: int =
     call = "stft"
     if boundary not in ("zeros", "constant", "even", "odd", None):
         raise ValueError(f"{call}: boundary must be 'zeros', 'constant', 'even', 'odd' or None; got {boundary!r}")
+    none = _nothing(call, axis, x)
+    if none is not None:
+        return none, none, none + 0j
     x, axis = _signal(call, x, axis)
     plan = _Plan(call, window, nperseg, noverlap, nfft, typeof(x).shape[-1])
     z, length = _stft(x, plan.weights(x), plan, detrend, return_onesided, boundary, padded)
@@ -254,6 +259,17 @@ def _signal(call: str, x: Any, axis: int) -> tuple[Any, int]:
     return lnp.moveaxis(x, place, -1), place
 
 
+def _nothing(call: str, axis: int, *xs: Any) -> Any:
+    """Where there are no samples along the axis, what SciPy gives for frequencies and powers: an empty array of the shape."""
+    xs = tuple(to_inexact(call, x) for x in xs)
+    places = [check_axis(call, axis, len(typeof(x).shape)) for x in xs]
+    if all(typeof(x).shape[place] for x, place in zip(xs, places)):
+        return None
+    rest = [(*typeof(x).shape[:place], *typeof(x).shape[place + 1:]) for x, place in zip(xs, places)]
+    d = np.result_type(np.float32, *[dtypes.real_of(typeof(x).dtype) for x in xs if typeof(x).dtype.itemsize > 2])
+    return lnp.moveaxis(lnp.zeros((*lnp.broadcast_shapes(*rest), 0), d), -1, max(places))
+
+
 def _one_sided(x: Any, wanted: bool) -> bool:
     return wanted and not dtypes.is_complex(typeof(x).dtype)
 
@@ -326,6 +342,9 @@ def _csd(call: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, noverlap
         raise ValueError(f"{call}: scaling must be 'density' or 'spectrum'; got {scaling!r}")
     if average not in ("mean", "median"):
         raise ValueError(f"{call}: average must be 'mean' or 'median'; got {average!r}")
+    none = _nothing(call, axis, *((x,) if y is None else (x, y)))
+    if none is not None:
+        return none, none if y is None else none + 0j
     x, place = _signal(call, x, axis)
     ranks = [len(typeof(x).shape)]
     if y is not None:

@@ -15,7 +15,7 @@ __all__ = ["adjoint", "alike", "diagonal", "matrices", "mm", "scaled_eye", "tria
 
 def matrices(call: str, a: Any, square: bool = False, argument: str = "a") -> Any:
     """`a` in a float dtype that factorisations have: half precision goes through float32."""
-    a = to_inexact(call, a)
+    a = to_inexact(call, lnp.asarray(a) if isinstance(a, (list, tuple)) else a)
     t = typeof(a)
     if len(t.shape) < 2:
         raise ShapeError(f"{call}: expected matrices in the last two axes of {argument}; got {t.long()}")
@@ -26,7 +26,7 @@ def matrices(call: str, a: Any, square: bool = False, argument: str = "a") -> An
 
 def alike(call: str, *xs: Any) -> list[Any]:
     """Arrays in one float dtype that factorisations have; their shapes stay."""
-    xs = tuple(to_inexact(call, x) for x in xs)
+    xs = tuple(to_inexact(call, lnp.asarray(x) if isinstance(x, (list, tuple)) else x) for x in xs)
     d, _ = dtypes.promote(*[(typeof(x).dtype, typeof(x).weak_type) for x in xs])
     return [lnp.asarray(x, np.float32 if d.itemsize < 4 else d) for x in xs]
 
