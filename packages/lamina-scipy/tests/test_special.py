@@ -355,3 +355,12 @@ def test_slopes_of_betainc_by_too_long_a_series_are_nan():
     with config.enable_x64(True):
         assert np.isnan(grad(special.betainc)(1e6, .1, 1 - 1e-5))
         np.testing.assert_allclose(grad(special.betainc, 1)(1e4, .5, 1 - 1e-4), 0.38981669740255, rtol=1e-9)
+
+
+def test_the_slope_of_poch_by_a_tiny_step_keeps_its_digits():
+    z, m = [3.5, 1024.0, -2.5, -0.375, 0.25], [2.0 ** -33, -2.0 ** -30, 2.0 ** -33, -2.0 ** -26, 2.0 ** -10]
+    want = [3.845870449864e-11, -9.099389296698e-13, 1.110514468305e-9, -1.566453855857e-7, 0.01666403573279]  # by 40 digits
+    for wide, rtol in ((False, 2e-6), (True, 1e-12)):
+        with config.enable_x64(wide):
+            at = [np.array(v, np.float64 if wide else np.float32) for v in (z, m)]
+            np.testing.assert_allclose(grad(lambda z: special.poch(z, at[1]).sum())(at[0]), want, rtol)

@@ -150,7 +150,6 @@ def _poch_slope_z(out, z, m):
     y = z + m
     both = _both_poles(z, m)
     alone = lnp.logical_and(is_pole(z), lnp.logical_not(both))
-    a, b = lnp.where(both, 1.0 - y, y), lnp.where(both, 1.0 - z, z)
     n = within(alone, 1.0 - z, 1.0)
     # z + m may be rounded to a pole: there gamma of it by how far m is from a whole number (DLMF 5.5.3)
     rest, whole = m - lnp.round(m), z + lnp.round(m)
@@ -159,8 +158,12 @@ def _poch_slope_z(out, z, m):
     upper = lnp.where(beside, _sign_of_pole(k) * np.pi / sin_pi(r) / gamma_of(1.0 - k - r),
                       gamma_of(within(alone & lnp.logical_not(beside), y, 1.0)))
     at_zero = _at_pole(_sign_of_pole(z) * gamma_of(n) * upper, within(alone, z, 0.5))
-    usual = lnp.logical_not(alone)
-    return lnp.where(alone, at_zero, out * (digamma_of(within(usual, a, 1.0)) - digamma_of(within(usual, b, 1.0))))
+    # digamma(z + m) - digamma(z), left of 0 by reflection (DLMF 5.5.4), of whose cotangents the difference is a product
+    left = (z < 0) & (y < 0) & lnp.logical_not(alone | both)
+    turned = left | both
+    step = digamma_step(within(lnp.logical_not(alone), lnp.where(turned, 1.0 - z, z), 1.0), lnp.where(turned, -m, m))
+    sines = within(left, sin_pi(y) * sin_pi(z), 1.0)
+    return lnp.where(alone, at_zero, out * (step + lnp.where(left, np.pi * sin_pi(m) / sines, 0.0)))
 
 
 @slopes(_poch_slope_z, lambda out, z, m: lnp.where(out == 0, 0.0, out * digamma_of(z + m)))
