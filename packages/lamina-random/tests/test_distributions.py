@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import lamina_random as random
+from lamina_autodiff import grad, jvp
 from lamina_ir import DTypeError, ShapeError, config
-from lamina_tracing import jit
+from lamina_tracing import jit, lax
 
 KEY = np.array([0, 3], np.uint32)
 N = 20_000
@@ -133,6 +134,24 @@ def test_covariances_are_semidefinite_or_give_nan(method):
                       (np.array([[0, 1], [1, 0]]), False), (np.diag([1, -1e-3]), False)):
         x = np.asarray(random.multivariate_normal(KEY, np.zeros(2, np.float32), cov.astype(np.float32), (3,), method=method))
         assert np.isnan(x).all() != fine and np.isfinite(x).all() == fine
+
+
+@pytest.mark.parametrize("lower, upper, by_lower, by_upper", [
+    (-1.2, 1.7, [0.19133487, 0.77746695, 0.12002299], [0.16075941, 0.01863845, 0.29826368]),
+    (2.5, 3.2, [0.76870805, 0.98971368, 0.55624586], [0.18138014, 0.00666321, 0.38819393]),
+    (-np.inf, 0.3, [0, 0, 0], [0.62965892, 0.27079816, 0.80080625]),
+    (0.2, np.inf, [0.60303404, 0.96386403, 0.48234489], [0, 0, 0]), (9, 10, [0, 0, 0], [1, 1, 1])])
+def test_truncated_normal_has_slopes_by_its_bounds(lower, upper, by_lower, by_upper):
+    """The last: where the distribution function is 1 at both bounds all numbers are the upper one."""
+    with config.enable_x64(True), config.threefry_partitionable(True):
+        for at, wanted in enumerate((by_lower, by_upper)):
+            def draw(x):
+                bounds = (x, np.float64(upper)) if at == 0 else (np.float64(lower), x)
+                return random.truncated_normal(np.array([0, 5], np.uint32), *bounds, (3,))
+            x = np.float64((lower, upper)[at])
+            np.testing.assert_allclose(jvp(draw, (x,), (np.float64(1),))[1], wanted, rtol=1e-6, atol=1e-12)
+            np.testing.assert_allclose(grad(lambda y: lax.reduce_sum(draw(y), (0,)))(x), sum(wanted), rtol=1e-6, atol=1e-12)
+            assert np.isfinite(grad(grad(lambda y: lax.reduce_sum(draw(y), (0,))))(x))
 
 
 def test_complex_weights_are_refused():

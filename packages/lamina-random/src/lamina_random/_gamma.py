@@ -9,7 +9,7 @@ from lamina_ir import ShapeError, config
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import scalar, typeof
 
-from ._arguments import as_float, as_shape, as_size, fits, refuse_complex
+from ._arguments import as_float, as_shape, as_size, common_shape, fits, refuse_complex
 from ._continuous import exponential_core
 from ._discrete import rademacher_core
 from ._draws import any_left, full, inverse, with_parameters
@@ -375,6 +375,7 @@ def generalized_normal(key: ArrayLike, p: ArrayLike, shape: ShapeLike = (), dtyp
     """
     _check_power("generalized_normal", p)
     shape, dtype = as_shape("generalized_normal", shape), as_float("generalized_normal", dtype)
+    common_shape("generalized_normal", shape, p)
     return _draw_general(key, p, shape, dtype, _part.value)
 
 
@@ -405,6 +406,7 @@ def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: ShapeLike = (), dtype:
     _check_power("ball", p)
     shape, dtype = as_shape("ball", shape), as_float("ball", dtype)
     d = as_size("ball", d, "d")
+    common_shape("ball", (*shape, d), p)
     return _draw_ball(key, p, d, shape, dtype, _part.value)
 
 

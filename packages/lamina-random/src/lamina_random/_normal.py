@@ -5,9 +5,10 @@ import math
 from typing import Any
 
 import numpy as np
+from lamina_autodiff import custom_jvp
 from lamina_ir import config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
-from lamina_tracing.extend import scalar
+from lamina_tracing.extend import scalar, typeof
 
 from ._arguments import as_float, as_shape, common_shape, to_shape
 from ._bits import draw_bits
@@ -139,6 +140,7 @@ def truncated_normal(key: ArrayLike, lower: ArrayLike, upper: ArrayLike, shape: 
       ShapeError: `key` is not uint32[2], or the bounds do not broadcast to `shape`.
       DTypeError: `dtype` is no float dtype.
 
+    Derivative: by the bounds, at constant quantile between them.
     Source: the inverse of the distribution function on a uniform number between its values at the bounds.
 
     >>> from lamina_random import PRNGKey
@@ -149,15 +151,46 @@ def truncated_normal(key: ArrayLike, lower: ArrayLike, upper: ArrayLike, shape: 
                       as_float("truncated_normal", dtype), _part.value)
 
 
-def _truncated_core(key: Any, lower: Any, upper: Any, shape: tuple[int, ...], dtype: np.dtype,
-                    partitionable: bool) -> Any:
+def _between(key: Any, lower: Any, upper: Any, shape: tuple[int, ...], dtype: np.dtype, partitionable: bool) -> Any:
     root2 = scalar(math.sqrt(2), dtype)
-    lower, upper = lax.convert_element_type(lower, dtype), lax.convert_element_type(upper, dtype)
     first, last = lax.erf(lax.div(lower, root2)), lax.erf(lax.div(upper, root2))
     u = uniform_core("truncated_normal", key, first, last, shape, dtype, partitionable)
-    low = to_shape(lax.nextafter(lower, scalar(math.inf, dtype)), shape, dtype)
-    high = to_shape(lax.nextafter(upper, scalar(-math.inf, dtype)), shape, dtype)
+    low, high = _inner(lower, upper, shape, dtype)
     return lax.clamp(low, lax.mul(root2, lax.erf_inv(u)), high)
+
+
+def _inner(lower: Any, upper: Any, shape: tuple[int, ...], dtype: np.dtype) -> tuple[Any, Any]:
+    """The least and the largest number between the bounds."""
+    return (to_shape(lax.nextafter(lower, scalar(math.inf, dtype)), shape, dtype),
+            to_shape(lax.nextafter(upper, scalar(-math.inf, dtype)), shape, dtype))
+
+
+def _between_jvp(shape: tuple[int, ...], dtype: np.dtype, partitionable: bool, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """Of `cdf(x) = (1 - u) cdf(lower) + u cdf(upper)`; a number that was brought between its bounds moves with its bound."""
+    key, lower, upper = primals
+    x = _truncated_core(key, lower, upper, shape, dtype, partitionable)
+    u = unit_core("truncated_normal", key, shape, dtype, partitionable)
+    low, high = _inner(lax.stop_gradient(lower), lax.stop_gradient(upper), shape, dtype)
+    at_low, at_high = lax.le(x, low), lax.ge(x, high)
+    zero, one, half = (lax.full_like(x, v) for v in (0, 1, 0.5))
+
+    def part(bound: Any, weight: Any, here: Any, there: Any, tangent: Any) -> Any:
+        if not dtypes.is_float(typeof(tangent).dtype):  # of a bound that does not move
+            return zero
+        far = to_shape(lax.eq(lax.abs(bound), scalar(math.inf, dtype)), shape, dtypes.BOOL)
+        bound = lax.select(far, zero, lax.add(zero, to_shape(bound, shape, dtype)))
+        ratio = lax.exp(lax.mul(half, lax.mul(lax.sub(x, bound), lax.add(x, bound))))  # of the densities at bound and x
+        slope = lax.select(here, one, lax.select(lax.bitwise_or(there, far), zero, lax.mul(weight, ratio)))
+        return lax.mul(slope, to_shape(tangent, shape, dtype))
+    return x, lax.add(part(lower, lax.sub(one, u), at_low, at_high, tangents[1]), part(upper, u, at_high, at_low, tangents[2]))
+
+
+_truncated_core = custom_jvp(_between, nondiff_argnums=(3, 4, 5))
+_truncated_core.defjvp(_between_jvp)
+
+
+def _truncated_draw(key: Any, lower: Any, upper: Any, shape: tuple[int, ...], dtype: np.dtype, partitionable: bool) -> Any:
+    return _truncated_core(key, *(lax.convert_element_type(x, dtype) for x in (lower, upper)), shape, dtype, partitionable)
 
 
 _unit = jit(lambda key, shape, dtype, part: unit_core("uniform", key, shape, dtype, part), static_argnums=(1, 2, 3),
@@ -166,4 +199,4 @@ _uniform = jit(lambda key, low, high, shape, dtype, part: uniform_core("uniform"
                static_argnums=(3, 4, 5), inline=True)
 _normal = jit(lambda key, shape, dtype, part: normal_core("normal", key, shape, dtype, part),
               static_argnums=(1, 2, 3), inline=True)
-_truncated = jit(_truncated_core, static_argnums=(3, 4, 5), inline=True)
+_truncated = jit(_truncated_draw, static_argnums=(3, 4, 5), inline=True)
