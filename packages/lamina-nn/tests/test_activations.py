@@ -159,4 +159,6 @@ def test_half_precision_neither_overflows_nor_loses_its_digits():
         got = getattr(nn, name)(x)
         assert got.dtype == np.float16
         np.testing.assert_allclose(got, want, rtol=2e-3, atol=6e-8)
+    shares = nn.softmax(np.array([9.0625, -6.96875], dtypes.bfloat16)).astype(np.float32)
+    np.testing.assert_allclose(shares, [1, 1.0907e-7], rtol=4e-3)
     np.testing.assert_allclose(nn.standardize(np.array([201, 203], dtypes.bfloat16)).astype(np.float32), [-1, 1], rtol=4e-3)

@@ -67,8 +67,11 @@ def softmax(x: ArrayLike, axis: AxisLike = -1, where: ArrayLike | None = None, i
 
 @functools.partial(custom_jvp, nondiff_argnums=(2,))
 def _softmax(x: Any, where: Any, axis: Any) -> Any:
+    d = typeof(x).dtype
+    if work_dtype(d) != d:  # differences and exponentials rounded to half precision would be off by a tenth
+        x = lnp.astype(x, work_dtype(d))
     _, terms, total, where = _exponentials("softmax", x, axis, where)
-    out = lnp.astype(lnp.divide(terms, total), typeof(terms).dtype)
+    out = lnp.astype(lnp.divide(terms, total), d)
     return out if where is None else lnp.where(where, out, 0)
 
 
