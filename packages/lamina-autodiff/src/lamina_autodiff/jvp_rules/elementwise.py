@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lamina_ir import MissingRuleError, dtypes, prims
-from lamina_tracing import lax
+from lamina_tracing import jit, lax
 from lamina_tracing.extend import bind, one_like, scalar, typeof
 
 from ..tables import hole, jvp_rules, slope, zero_jvp
@@ -99,8 +99,9 @@ slope(prims.erf_p, lambda x, ans: lax.mul(2 / math.sqrt(math.pi), lax.exp(lax.ne
 slope(prims.erfc_p, lambda x, ans: lax.mul(-2 / math.sqrt(math.pi), lax.exp(lax.neg(lax.square(x)))))
 slope(prims.erf_inv_p, lambda x, ans: lax.mul(math.sqrt(math.pi) / 2, lax.exp(lax.square(ans))))
 slope(prims.lgamma_p, lambda x, ans: lax.digamma(x))
-slope(prims.bessel_i0e_p, _bessel_i0e_slope)
-slope(prims.bessel_i1e_p, _bessel_i1e_slope)
+# of some fifty ops: one program, of known numbers too
+slope(prims.bessel_i0e_p, jit(_bessel_i0e_slope, inline=True))
+slope(prims.bessel_i1e_p, jit(_bessel_i1e_slope, inline=True))
 slope(prims.digamma_p, lambda x, ans: lax.polygamma(1.0, x))
 
 # --- one operand: the tangent divided, one equation less than by a slope -------------------------------------------

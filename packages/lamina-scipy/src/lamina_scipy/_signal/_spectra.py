@@ -261,6 +261,8 @@ def _signal(call: str, x: Any, axis: int) -> tuple[Any, int]:
 
 def _nothing(call: str, axis: int, *xs: Any) -> Any:
     """Where there are no samples along the axis, what SciPy gives for frequencies and powers: an empty array of the shape."""
+    if not any(0 in getattr(x, "shape", ()) for x in xs):
+        return None
     xs = tuple(to_inexact(call, x) for x in xs)
     places = [check_axis(call, axis, len(typeof(x).shape)) for x in xs]
     if all(typeof(x).shape[place] for x, place in zip(xs, places)):
