@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from lamina_autodiff import grad
 from lamina_ir import DTypeError, config
+from lamina_numpy.ops import segment_sum
 from lamina_tracing import jit
 
 VALUES = np.float32([0.0, -0.0, 1, -1, 4, -4, 5.5, -5.5, np.inf, -np.inf, np.nan, 3, 1e30, 1e-30])
@@ -167,6 +168,10 @@ LONG = np.arange(3000, dtype=np.float32) / 3000
     ("percentile", lambda x: jnp.percentile(x[::100], 30), .29), ("nanmedian", lambda x: jnp.nanmedian(x), .5),
     ("bincount", lambda x: jnp.bincount(np.zeros(3000, int), x), 1499.5),
     ("round", lambda x: jnp.round(x[0] + 1.05, 2), 1.05),
+    ("segment_sum", lambda x: segment_sum(x, np.zeros(3000, int)), 1499.5),
+    ("reduce", lambda x: jnp.logaddexp.reduce(0 * x), 8.006367567650246),
+    ("accumulate", lambda x: jnp.logaddexp.accumulate(0 * x)[-1], 8.006367567650246),
+    ("reduceat", lambda x: jnp.add.reduceat(x, np.array([0])), 1499.5),
     ("linspace", lambda x: jnp.linspace(x[0] - 3, x[0] + 10, 300)[69], 0.0),
     ("geomspace", lambda x: jnp.geomspace(x[0] + 1, 200, 5)[3], 53.182958969449885),
     ("logspace", lambda x: jnp.logspace(x[0] - 2, 2, 5)[4], 100.0), ("sinc", lambda x: jnp.sinc(x[0] + 2.5), .12732395),

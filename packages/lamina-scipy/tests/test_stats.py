@@ -100,6 +100,14 @@ def test_counts_beside_half_precision():
         np.testing.assert_allclose(float(got), want, rtol=2 ** -8)
 
 
+def test_an_estimated_density_of_half_precision():
+    x = np.array([-1., .5, 2, 3], np.float16)
+    y = x.astype(np.float32)
+    np.testing.assert_allclose(stats.gaussian_kde(x)(x), stats.gaussian_kde(y)(y), rtol=1e-6)
+    with config.enable_x64(True):
+        np.testing.assert_allclose(stats.gaussian_kde(y)(x.astype(np.float64)), stats.gaussian_kde(y)(y), rtol=1e-6)
+
+
 def test_an_estimated_density():
     kde = stats.gaussian_kde(DATA, weights=np.arange(1, 8.0, dtype=np.float32))
     assert kde.d == 2 and kde.n == 7

@@ -9,6 +9,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import Tracer, typeof
 
 from ._ground.conversion import asarray
+from ._ground.promotion import cast, work_dtype
 from ._ground.publishing import core, publish
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
@@ -54,6 +55,10 @@ def _segments(call: str, verb: str, data: Any, ids: Any, num_segments: Any, prom
 @core("verb", "num", "in_order", "unique", "bucket", "mode", name="segments")
 def _total(data: Any, ids: Any, verb: str, num: int, in_order: bool, unique: bool, bucket: int | None, mode: Any) -> Any:
     t = typeof(data)
+    wide = work_dtype(t.dtype)
+    if verb in ("add", "multiply") and wide != t.dtype:  # sums of half precision soon stand still
+        data = cast(data, wide)
+        return cast(_total(data, ids, verb=verb, num=num, in_order=in_order, unique=unique, bucket=bucket, mode=mode), t.dtype)
     lead = len(typeof(ids).shape)
     start = _identity(verb, t.dtype)
     how: dict[str, Any] = dict(mode=mode, wrap_negative_indices=False)

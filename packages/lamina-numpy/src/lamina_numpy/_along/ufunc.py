@@ -14,7 +14,7 @@ from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, eval_shape, la
 from lamina_tracing.extend import Tracer, check_axis, typeof
 
 from .._ground.conversion import asarray
-from .._ground.promotion import no_out
+from .._ground.promotion import cast, no_out, work_dtype
 from .._index.selection import where as choose
 from .._make.creation import arange
 from .._reduce import reductions, running
@@ -153,6 +153,9 @@ class ufunc(metaclass=_Kind):
                 x = asarray(a) if dtype is None else asarray(a).astype(dtype)
                 return _SUMS[self._known](x, axis, keepdims=keepdims, where=where, **more)
         x, axes = self._operand(call, a, axis, dtype)
+        half = self._half(x)
+        if half:
+            return self._narrowed(self.reduce(cast(x, work_dtype(half)), axes, None, None, keepdims, initial, where), half)
         shape = typeof(x).shape
         others = [n for i, n in enumerate(shape) if i not in axes]
         rows = reshape(moveaxis(x, axes, range(len(axes))), (math.prod([shape[i] for i in axes]), *others))
@@ -172,6 +175,15 @@ class ufunc(metaclass=_Kind):
         folded = self._fold(rows, start, keep)[0] if typeof(rows).shape[0] else \
             lax.convert_element_type(start, eval_shape(self._whole, start, start).dtype)
         return reshape(folded, tuple([1 if i in axes else n for i, n in enumerate(shape)])) if keepdims else folded
+
+    def _half(self, x: Any) -> Any:
+        """Half precision that is folded in float32, by a function known to take it: sums soon stand still."""
+        d = typeof(x).dtype
+        return d if self._known and work_dtype(d) != d else None
+
+    @staticmethod
+    def _narrowed(out: Any, half: np.dtype) -> Any:
+        return cast(out, half) if typeof(out).dtype == work_dtype(half) else out
 
     def _operand(self, call: str, a: Any, axis: Any, dtype: Any) -> tuple[Any, tuple[int, ...]]:
         x = asarray(a) if dtype is None else asarray(a).astype(dtype)
@@ -202,6 +214,9 @@ class ufunc(metaclass=_Kind):
         x, (at,) = self._operand(call, x, axis, None)
         if self._known in _RUNNING:
             return _RUNNING[self._known](x, at)
+        half = self._half(x)
+        if half:
+            return self._narrowed(self.accumulate(cast(x, work_dtype(half)), at), half)
         rows = moveaxis(x, at, 0)
         one = lax.full(typeof(rows).shape[1:], 0, typeof(rows).dtype)
         dtype = eval_shape(self._whole, one, one).dtype
@@ -232,6 +247,9 @@ class ufunc(metaclass=_Kind):
         call = self._fold_only("reduceat")
         no_out(call, out)
         x, (at,) = self._operand(call, a, axis, dtype)
+        half = self._half(x)
+        if half:
+            return self._narrowed(self.reduceat(cast(x, work_dtype(half)), indices, at), half)
         starts = asarray(indices)
         t = typeof(starts)
         if t.dtype.kind not in "iu" or len(t.shape) != 1:

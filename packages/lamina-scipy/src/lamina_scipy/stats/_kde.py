@@ -31,7 +31,7 @@ class gaussian_kde:
         number, or a function of the estimate that gives one.
       weights: real array `[n]`, none below 0; None for equal ones. They are divided by their sum.
     Attributes:
-      dataset: the samples, `[d, n]`.
+      dataset: the samples, `[d, n]`, of half precision in float32.
       weights: `[n]`, of sum 1.
       neff: how many equal samples would say as much: `1 / sum(weights**2)`.
       covariance: that of each of the normal densities, `[d, d]`.
@@ -53,6 +53,8 @@ class gaussian_kde:
     def __init__(self, dataset: ArrayLike, bw_method: str | float | Callable[[Any], Any] | None = None,
                  weights: ArrayLike | None = None):
         data = lnp.atleast_2d(to_inexact("gaussian_kde", dataset))
+        if typeof(data).dtype.itemsize < 4:  # factorisations have no half precision
+            data = lnp.astype(data, lnp.float32)
         t = typeof(data)
         if dtypes.is_complex(t.dtype):
             raise DTypeError(f"gaussian_kde: expected real samples; got {t.long()}. Give real and imag as two rows")
@@ -115,6 +117,8 @@ class gaussian_kde:
     @own_terms
     def _log_each(self, points: Any, centres: Any, covariance: Any) -> Any:
         """The logarithms of normal densities `[m, n]`, from each centre to each point."""
+        d = lnp.result_type(points, centres, covariance)
+        points, centres, covariance = (lnp.astype(v, d) for v in (points, centres, covariance))
         root = lnp.linalg.cholesky(covariance)
         x, y = (triangular_solve(root, v, left_side=True, lower=True) for v in (points, centres))
         square = lnp.sum(lnp.square(x[:, :, None] - y[:, None, :]), 0)
