@@ -350,11 +350,19 @@ def test_erfinv_near_its_ends():
         np.testing.assert_array_equal(special.erfinv(np.array([-1, 0, 1, 2, nan])), [-inf, 0, inf, nan, nan])
 
 
-@pytest.mark.slow
-def test_slopes_of_betainc_by_too_long_a_series_are_nan():
-    with config.enable_x64(True):
-        assert np.isnan(grad(special.betainc)(1e6, .1, 1 - 1e-5))
-        np.testing.assert_allclose(grad(special.betainc, 1)(1e4, .5, 1 - 1e-4), 0.38981669740255, rtol=1e-9)
+@pytest.mark.parametrize("at, want", [  # slopes in a and b, by 40 digits
+    ((2.0 ** 20, 0.125, 1 - 2.0 ** -17), (-5.506768152831e-11, 6.942898225447e-5)),
+    ((2.0 ** 20, 0.5, 1 - 2.0 ** -19), (-1.029795102301e-7, 0.135619078528)),
+    ((8192.0, 0.5, 1 - 2.0 ** -13), (-2.533653749281e-5, 0.3898121579774)),
+    ((0.125, 16384.0, 2.0 ** -12), (-0.006072030964723, 1.763958880007e-7)),
+    ((4096.0, 4096.0, 0.515625), (-7.934352525472e-5, 8.186273192013e-5)),
+    ((3.0, 0.25, 0.96875), (-0.05141035065732, 1.320498062209)),
+])
+def test_slopes_of_betainc_where_its_series_is_long(at, want):
+    for wide, rtol in ((False, 2e-5), (True, 2e-12)):
+        with config.enable_x64(wide):
+            found = grad(special.betainc, (0, 1))(*np.asarray(at, np.float64 if wide else np.float32))
+            np.testing.assert_allclose([float(v) for v in found], want, rtol)
 
 
 def test_the_slope_of_poch_by_a_tiny_step_keeps_its_digits():
