@@ -10,7 +10,7 @@ import lamina_nn as nn
 
 inf, nan = np.inf, np.nan
 POINTS = np.array([-inf, -20.0, -3.0, -1.0, 0.0, 0.5, 2.0, 6.0, 100.0, inf, nan], np.float32)
-# name: (values, slopes); slopes at infinities of sparse_plus (NaN there) and log1mexp (-1) are ours
+# name: (values, slopes); slopes at infinities of sparse_plus (NaN there) and log1mexp (-1), and squareplus at -inf are ours
 ROWS = {
     "celu": ([-1.0, -1.0, -0.950213, -0.6321205, 0.0, 0.5, 2.0, 6.0, 100.0, inf, nan],
      [0.0, 0.0, 0.04978704, 0.3678795, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, nan]),
@@ -48,7 +48,7 @@ ROWS = {
      [0.0, 0.0, 0.0, 0.0, 0.5, 0.75, 1.0, 1.0, 1.0, 1.0, nan]),
     "sparse_sigmoid": ([0.0, 0.0, 0.0, 0.0, 0.5, 0.75, 1.0, 1.0, 1.0, 1.0, nan],
      [0.0, 0.0, 0.0, 0.25, 0.5, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0]),
-    "squareplus": ([nan, 0.04987526, 0.3027756, 0.618034, 1.0, 1.280776, 2.414214, 6.162278, 100.01, inf, nan],
+    "squareplus": ([0.0, 0.04987562, 0.3027756, 0.618034, 1.0, 1.280776, 2.414214, 6.162278, 100.01, inf, nan],
      [nan, 0.002481371, 0.08397485, 0.2763932, 0.5, 0.6212678, 0.8535534, 0.9743416, 0.9999, nan, nan]),
     "tanh": ([-1.0, -1.0, -0.9950547, -0.7615942, 0.0, 0.4621172, 0.9640276, 0.9999876, 1.0, 1.0, nan],
      [0.0, 0.0, 0.009866101, 0.4199743, 1.0, 0.7864477, 0.07065082, 2.479538e-05, 0.0, 0.0, nan]),
@@ -159,6 +159,7 @@ def test_half_precision_neither_overflows_nor_loses_its_digits():
         got = getattr(nn, name)(x)
         assert got.dtype == np.float16
         np.testing.assert_allclose(got, want, rtol=2e-3, atol=6e-8)
+    np.testing.assert_allclose(nn.squareplus(np.float32(-3000)), 3.3333329629630452e-4, rtol=3e-7)
     shares = nn.softmax(np.array([9.0625, -6.96875], dtypes.bfloat16)).astype(np.float32)
     np.testing.assert_allclose(shares, [1, 1.0907e-7], rtol=4e-3)
     np.testing.assert_allclose(nn.standardize(np.array([201, 203], dtypes.bfloat16)).astype(np.float32), [-1, 1], rtol=4e-3)

@@ -481,7 +481,7 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
       x: number array of any shape; integers and booleans become float.
       b: how round the corner is; broadcasts to `x`. At 0 it is `relu`.
     Returns:
-      Float array of the shape `x` and `b` broadcast to; NaN at minus infinity.
+      Float array of the shape `x` and `b` broadcast to.
     Raises:
       TypeError: `x` or `b` is neither an array nor a number.
       ShapeError: `x` and `b` do not broadcast to each other.
@@ -494,9 +494,12 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     """
     x = to_inexact("squareplus", x)
     d = typeof(x).dtype
-    if d.itemsize < 4:  # the square overflows early, and takes small numbers apart
+    if d.itemsize < 4:  # the square overflows early
         return lnp.astype(squareplus(lnp.astype(x, np.float32), b), lnp.result_type(d, b))
-    return lax.mul(lnp.add(x, lnp.sqrt(lnp.add(lax.integer_pow(x, 2), b))), 0.5)
+    root = lnp.sqrt(lnp.add(lax.integer_pow(x, 2), b))
+    below = lnp.less(x, 0)  # there the two all but cancel; their sum times their difference is b
+    left = lnp.divide(b, lnp.where(below, lnp.subtract(root, x), 1))
+    return lax.mul(lnp.where(below, left, lnp.add(x, root)), 0.5)
 
 
 @public()
