@@ -372,3 +372,15 @@ def test_the_slope_of_poch_by_a_tiny_step_keeps_its_digits():
         with config.enable_x64(wide):
             at = [np.array(v, np.float64 if wide else np.float32) for v in (z, m)]
             np.testing.assert_allclose(grad(lambda z: special.poch(z, at[1]).sum())(at[0]), want, rtol)
+
+
+@pytest.mark.parametrize("name, x, want", [("logit", 0.0, -inf), ("logit", 1.0, inf), ("exp1", 0.0, inf), ("expi", 0.0, -inf),
+                                           ("expi", -inf, 0.0), ("expi", inf, inf)])
+def test_second_slopes_at_ends_are_the_same_in_both_modes(name, x, want):
+    fun = getattr(special, name)
+    assert grad(grad(fun))(x) == want and jvp(grad(fun), (x,), (1.0,))[1] == want
+    assert grad(lambda y: jvp(fun, (y,), (1.0,))[1])(x) == want
+
+
+def test_the_slope_of_expi_next_to_where_it_overflows():
+    np.testing.assert_allclose(grad(special.expi)(np.float32(92)), 9.801770e37, 2e-5)

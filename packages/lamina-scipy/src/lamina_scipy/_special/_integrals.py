@@ -67,8 +67,9 @@ def _near_zero(n, x):
 
 
 def _expn_slope(out, n, x):
-    below = _expn(within(n >= 1, n - 1.0, 0.0), x)
-    return lnp.where(n == 0, -lnp.exp(-x) * (1.0 + 1.0 / x) / x, -below)
+    below = _expn(within(n >= 1, n - 1.0, 0.0), within(n >= 1, x, 1.0))
+    y = within(n == 0, x, 1.0)
+    return lnp.where(n == 0, -lnp.exp(-y) * (1.0 + 1.0 / y) / y, -below)
 
 
 @slopes(no_slope("expn", "n"), _expn_slope)
@@ -93,7 +94,14 @@ def exp1_of(x):
     return _expn(lnp.ones_like(x), x)
 
 
-@slopes(lambda out, x: lnp.exp(x) / x)
+@slopes(lambda out, x: out * (1.0 - 1.0 / x))
+def _expi_slope(x):
+    """exp(x) / x, which overflows later than its dividend."""
+    half = lnp.exp(0.5 * x)
+    return lnp.where(x == np.inf, np.inf, half / x * half)
+
+
+@slopes(lambda out, x: _expi_slope(x))
 def _expi(x):
     left = x < 0
     edge = by_dtype(x, 20.0, 40.0)
