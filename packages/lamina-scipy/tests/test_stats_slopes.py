@@ -201,3 +201,10 @@ def test_logarithms_of_shares_at_ends_and_beyond():
     for law, args in ((stats.gamma, (x, 2 * one)), (stats.beta, (f([0, 1, 2]), 2 * one, 3 * one))):
         for found in (*slopes_of(law.logcdf, *args), *slopes_of(law.logsf, *args)):
             np.testing.assert_array_equal(found, 0)
+
+
+def test_a_gamma_density_at_two_thirds_of_its_shape_keeps_the_digits_of_float64():
+    """Compiled too, where XLA's log1p has 13 digits; by 40."""
+    with config.enable_x64(True):
+        found = jit(stats.gamma.logpdf)(np.array([656.0, 300.0, 5e5]), np.array([1102.0, 500.0, 7.5e5]))
+        np.testing.assert_allclose(found, [-129.53349719456032, -58.928395508289564, -54106.10846890225], 4e-15)
