@@ -154,6 +154,19 @@ def test_truncated_normal_has_slopes_by_its_bounds(lower, upper, by_lower, by_up
             assert np.isfinite(grad(grad(lambda y: lax.reduce_sum(draw(y), (0,))))(x))
 
 
+@pytest.mark.parametrize("draw, x", [
+    (lambda a: random.dirichlet(KEY, a * np.array([1., 2, 3]), (2,)), 0.7), (lambda p: random.ball(KEY, 3, p, (2,)), 1.6)])
+def test_vectors_have_the_same_slopes_in_either_mode(draw, x):
+    with config.enable_x64(True):
+        x = np.float64(x)
+        forward = np.asarray(jvp(draw, (x,), (np.float64(1),))[1])
+        backward = [grad(lambda y, i=i: lax.reduce_sum(lax.index_in_dim(draw(y), i, 1), (0, 1)))(x) for i in range(3)]
+        np.testing.assert_allclose(forward.sum(0), backward, rtol=1e-12)
+        assert np.abs(forward).min() > 1e-3
+        if float(np.asarray(draw(x)).min()) > 0:  # of parts of 1 the slopes sum to 0
+            np.testing.assert_allclose(forward.sum(1), 0, atol=1e-14)
+
+
 def test_complex_weights_are_refused():
     with pytest.raises(DTypeError, match="^choice: the parameters must be real; got complex64"):
         random.choice(random.PRNGKey(0), 2, p=ODD)

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from lamina_ir import config, dtypes, prims
-from lamina_tracing import Array, ArrayLike, DTypeLike, ShapeLike, jit, lax, make_jaxpr
-from lamina_tracing.extend import bind, scalar, typeof
+from lamina_ir import config, dtypes
+from lamina_tracing import Array, ArrayLike, DTypeLike, ShapeLike, jit, lax
+from lamina_tracing.extend import scalar
 
 from ._arguments import as_float, as_shape, common_shape, is_high
-from ._draws import full, inverse, with_parameters
+from ._draws import full, inverse, sum_along_last, with_parameters
 from ._keys import halves
 from ._named import takes_names
 from ._normal import normal_core, unit_core, uniform_core
@@ -74,14 +74,7 @@ _normals = jit(lambda key, shape, dtype, part: normal_core("maxwell", key, (*sha
                static_argnums=(1, 2, 3), inline=True)
 @partial(jit, inline=True)
 def _lengths(x: Any) -> Any:
-    """`reduce` of sums, as `reduce_sum` of many threes would be written out, and sums of three be taken in another order.
-    Numbers of 16 bits are summed in 32."""
-    t = typeof(x)
-    kind = np.dtype("float32") if t.dtype.itemsize < 4 else t.dtype
-    plus = make_jaxpr(lax.add)(*[scalar(0, kind)] * 2)
-    squares = lax.convert_element_type(lax.mul(x, x), kind)
-    total, = bind(prims.reduce_p, squares, scalar(0, kind), computation=plus, dimensions=(t.ndim - 1,))
-    return lax.sqrt(lax.convert_element_type(total, t.dtype))
+    return lax.sqrt(sum_along_last(lax.mul(x, x)))
 
 
 def _maxwell(key: Any, shape: Any, dtype: Any, part: bool) -> Any:

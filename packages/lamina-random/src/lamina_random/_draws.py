@@ -5,15 +5,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from lamina_ir import config, dtypes
-from lamina_tracing import jit, lax
-from lamina_tracing.extend import scalar, typeof
+from lamina_autodiff import custom_jvp
+from lamina_ir import config, dtypes, prims
+from lamina_tracing import jit, lax, make_jaxpr
+from lamina_tracing.extend import bind, scalar, typeof
 
 from ._arguments import as_float, common_shape, to_shape
 from ._keys import halves
 from ._normal import unit_core
 
-__all__ = ["accepted", "any_left", "full", "inverse", "with_parameters"]
+__all__ = ["accepted", "any_left", "full", "inverse", "sum_along_last", "with_parameters"]
 
 _part = config.threefry_partitionable
 
@@ -50,6 +51,22 @@ def inverse(x: Any) -> Any:
     own = typeof(x).dtype
     kind = own if dtypes.is_float(own) else dtypes.canonical_float()
     return lax.div(scalar(1, kind), lax.convert_element_type(x, kind))
+
+
+@custom_jvp
+def sum_along_last(x: Any) -> Any:
+    """`reduce` of sums, as `reduce_sum` of many threes would be written out, and sums of three be taken in another order.
+    Numbers of 16 bits are summed in 32."""
+    t = typeof(x)
+    kind = np.dtype("float32") if t.dtype.itemsize < 4 else t.dtype
+    plus = make_jaxpr(lax.add)(*[scalar(0, kind)] * 2)
+    x = lax.convert_element_type(x, kind)
+    total, = bind(prims.reduce_p, x, scalar(0, kind), computation=plus, dimensions=(t.ndim - 1,))
+    return lax.convert_element_type(total, t.dtype)
+
+
+sum_along_last.defjvp(lambda primals, tangents: (
+    sum_along_last(*primals), lax.reduce_sum(tangents[0], (typeof(tangents[0]).ndim - 1,))))
 
 
 def with_parameters(name: str, core: Callable[..., Any], count: int) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from lamina_tracing.extend import scalar, typeof
 from ._arguments import as_float, as_shape, as_size, common_shape, fits, refuse_complex
 from ._continuous import exponential_core
 from ._discrete import rademacher_core
-from ._draws import any_left, full, inverse, with_parameters
+from ._draws import any_left, full, inverse, sum_along_last, with_parameters
 from ._impls import is_typed
 from ._keys import halves, split_core
 from ._lanes import begin, following
@@ -283,7 +283,7 @@ def _dirichlet(key: Any, alpha: Any, shape: tuple[int, ...], dtype: np.dtype, pa
     last, kept = len(shape) - 1, tuple(range(len(shape) - 1))
     top = lax.broadcast_in_dim(lax.reduce_max(lax.stop_gradient(logs), (last,)), shape, kept)
     parts = lax.exp(lax.sub(logs, top))
-    return lax.div(parts, lax.broadcast_in_dim(lax.reduce_sum(parts, (last,)), shape, kept))
+    return lax.div(parts, lax.broadcast_in_dim(sum_along_last(parts), shape, kept))
 
 
 _draw_dirichlet = jit(_dirichlet, static_argnums=(2, 3, 4), inline=True)
@@ -339,7 +339,7 @@ def _ball(key: Any, p: Any, d: int, shape: tuple[int, ...], dtype: np.dtype, par
     kx, ke = halves(key, 2, part)
     whole = (*shape, d)
     x = _general(kx, p, whole, dtype, part)
-    total = lax.reduce_sum(lax.pow(lax.abs(x), full(p, whole, dtype)), (len(shape),))
+    total = sum_along_last(lax.pow(lax.abs(x), full(p, whole, dtype)))
     total = lax.add(total, exponential_core(ke, shape, dtype, part))
     lead = lax.broadcast_shapes(shape, typeof(p).shape)
     norm = lax.pow(full(total, lead, dtype), full(_of_rank(inverse(p), len(lead)), lead, dtype))
