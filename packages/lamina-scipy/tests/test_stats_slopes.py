@@ -208,3 +208,11 @@ def test_a_gamma_density_at_two_thirds_of_its_shape_keeps_the_digits_of_float64(
     with config.enable_x64(True):
         found = jit(stats.gamma.logpdf)(np.array([656.0, 300.0, 5e5]), np.array([1102.0, 500.0, 7.5e5]))
         np.testing.assert_allclose(found, [-129.53349719456032, -58.928395508289564, -54106.10846890225], 4e-15)
+
+
+def test_logarithms_of_far_cauchy_shares_have_slopes():
+    x = np.float32([-1e30, -1e10, -1, 0, 1, 1e10])
+    want = [1e-30, 1e-10, 2 / np.pi, 2 / np.pi, 2 / (3 * np.pi), 1e-20 / np.pi]
+    np.testing.assert_allclose(grad(lambda x: stats.cauchy.logcdf(x).sum())(x), want, 1e-6)
+    np.testing.assert_allclose(grad(lambda x: stats.cauchy.logsf(x).sum())(-x), -np.array(want), 1e-6)
+    np.testing.assert_allclose(grad(grad(stats.cauchy.logcdf))(-1.0), 2 / np.pi - 4 / np.pi ** 2, 1e-5)

@@ -7,8 +7,8 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import publish as _publish
 
-from .._ground import slopes
-from ._laws import Law, exponential, log1p_square, proper, standard
+from .._ground import slopes, within
+from ._laws import Law, exponential, hyperbola, log1p_square, proper, standard
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 
@@ -41,16 +41,29 @@ def _sf(x, loc=0, scale=1):
     return proper(lnp.arctan2(lnp.ones_like(y), y) / np.pi, scale > 0)
 
 
+def _rate(y):
+    """The density beside the share below, also where the square overflows."""
+    angle, wide = lnp.arctan2(lnp.ones_like(y), -y), lnp.abs(y) > 1.0
+    z, flat = within(wide, y, 2.0), lnp.where(wide, 0.0, y)
+    return lnp.where(wide, 0.5 * hyperbola(z) / (z * angle), 1.0 / ((1.0 + flat * flat) * angle))
+
+
+@slopes(lambda out, y: _rate(y))
+def _log_below(y):
+    share = lnp.arctan2(lnp.ones_like(y), lnp.abs(y)) / np.pi
+    return lnp.where(y < 0, lnp.log(share), lnp.log1p(-share))
+
+
 def _logcdf(x, loc=0, scale=1):
     """>>> logcdf(np.array([0., -1e10]))
     Array([ -0.6931472, -24.17058  ], dtype=float32)"""
-    return lnp.where(x < loc, lnp.log(_cdf(x, loc, scale)), lnp.log1p(-_sf(x, loc, scale)))
+    return proper(_log_below(standard(x, loc, scale)), scale > 0)
 
 
 def _logsf(x, loc=0, scale=1):
     """>>> logsf(np.array([0., 1e10]))
     Array([ -0.6931472, -24.17058  ], dtype=float32)"""
-    return lnp.where(x > loc, lnp.log(_sf(x, loc, scale)), lnp.log1p(-_cdf(x, loc, scale)))
+    return proper(_log_below(-standard(x, loc, scale)), scale > 0)
 
 
 @slopes(lambda out, q: lnp.where(lnp.isnan(out), 0.0, np.pi * (1.0 + out * out)))

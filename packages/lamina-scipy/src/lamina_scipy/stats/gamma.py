@@ -62,7 +62,7 @@ def _sf(x, a, loc=0, scale=1):
 
 def _logsf(x, a, loc=0, scale=1):
     """>>> logsf(np.array([1., -1.]), 2.)
-    Array([-0.30685285,  0.        ], dtype=float32)"""
+    Array([-0.3068528,  0.       ], dtype=float32)"""
     y, inside, z = _placed(x, a, loc, scale)
     return proper(supported(inside, gamma_log_above(a, z), 0.0, y), a > 0, scale > 0)
 
