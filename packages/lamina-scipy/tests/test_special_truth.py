@@ -1,14 +1,13 @@
-"""Values and first slopes of special functions, and the second slope in the last argument, at points of each of their regimes.
+"""Values, slopes and second slopes of special functions at points of each of their regimes, beside `special_truth.json`.
 
-`special_truth.json` holds what mpmath gives with 60 digits at arguments that float32 has, and of each number the size of what
-rounding the arguments would change: a function that is right to the last places is off by a few eps of that.
-`python test_special_truth.py`, in an environment with mpmath, writes it.
+`python test_special_truth.py`, in an environment with mpmath, writes that table; truth.py says what is in it.
 """
 import json
 import sys
 from pathlib import Path
 
-import numpy as np
+sys.path.insert(0, str(Path(__file__).parent))
+import truth  # noqa: E402
 
 FILE = Path(__file__).parent / "special_truth.json"
 NEAR, FAR = (0.25, 0.75, 1.5, 2.5, 4.0), (1e-6, 0.01, 10.0, 30.0, 80.0)
@@ -70,49 +69,18 @@ def _start(mp, p):
     return float(mp.sqrt(2) * mp.erfinv(2 * min(max(float(p), 1e-15), 1 - 1e-15) - 1)) if p > 1e-15 else -9.2
 
 
-def write(mp):
-    mp.mp.dps = 60
-    table = {}
-    for name, f in meanings(mp).items():
-        rows = table[name] = []
-        for point in POINTS[name]:
-            at = [mp.mpf(float(np.float32(x))) for x in point]
-            n = len(at)
-            orders = [(0,) * n]
-            orders += [tuple(int(i == j) for j in range(n)) for i in range(n) if not (name in STILL and i == 0)]
-            orders += [(*(0,) * (n - 1), 2)]
-
-            def of(order):
-                if not any(order):
-                    return f(*at)
-                if name in STILL:
-                    return mp.diff(lambda x: f(at[0], x), at[1], order[1])
-                return mp.diff(f, tuple(at), order) if n > 1 else mp.diff(f, at[0], order[0])
-
-            numbers = []
-            for order in orders:
-                value = of(order)
-                size = abs(value)
-                for i in range(n):
-                    if not (name in STILL and i == 0):
-                        size += abs(at[i] * of(tuple(o + (i == j) for j, o in enumerate(order))))
-                numbers.append([float(mp.nstr(value, 17)), float(mp.nstr(size, 3))])
-            rows.append([[float(x) for x in at], numbers])
-        print(name, flush=True)
-    lines = [f' "{name}": [\n' + ",\n".join("  " + json.dumps(row) for row in rows) + "]" for name, rows in table.items()]
-    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+def still(name):
+    return (0,) if name in STILL else ()
 
 
 if __name__ == "__main__":
     import mpmath
-    write(mpmath)
+    truth.write(FILE, mpmath, meanings(mpmath), POINTS, still)
     sys.exit()
 
 import pytest  # noqa: E402
-from lamina_autodiff import grad  # noqa: E402
 from lamina_ir import config  # noqa: E402
 from lamina_scipy import special  # noqa: E402
-from lamina_tracing import jit  # noqa: E402
 
 TABLE = json.loads(FILE.read_text())
 # eps that numbers may be off by, where it is more than 30: second slopes of scaled Bessel functions at 20, of ndtri at 1e-20
@@ -126,21 +94,5 @@ def test_every_point_is_in_the_table():
 @pytest.mark.parametrize("wide", [False, True], ids=["float32", "float64"])
 @pytest.mark.parametrize("name", TABLE)
 def test_special(name, wide):
-    f, rows = getattr(special, name), TABLE[name]
-    n = len(rows[0][0])
-    active = [i for i in range(n) if not (name in STILL and i == 0)]
-
-    def everything(*args):
-        first = grad(lambda *a: f(*a).sum(), active)
-        second = grad(lambda x: grad(lambda y: f(*args[:-1], y).sum())(x).sum())
-        return f(*args), *first(*args), second(args[-1])
-    eps = 2.0 ** (-52 if wide else -23)
     with config.enable_x64(wide):
-        args = [np.array([row[0][i] for row in rows], np.float64 if wide else np.float32) for i in range(n)]
-        found = [np.asarray(y, np.float64) for y in jit(everything)(*args)]
-    most = MORE.get((name, wide), 30)
-    for i, y in enumerate(found):
-        want, size = (np.array([row[1][i][k] for row in rows]) for k in (0, 1))
-        fits = size < (1e300 if wide else 1e37)
-        np.testing.assert_array_less(np.abs(y - want)[fits], most * eps * size[fits] + (1e-300 if wide else 1e-36),
-                                     f"number {i} of {[row[0] for row in rows]}")
+        truth.compare(getattr(special, name), TABLE[name], still(name), -1, wide, MORE.get((name, wide), 30))

@@ -5,7 +5,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import publish as _publish
 
-from .._ground import by_dtype, within
+from .._ground import by_dtype, horner, slopes, within
 from ._laws import Law, exponential, one_less, proper, rest_beside, standard
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
@@ -51,12 +51,29 @@ def _sf(x, loc=0, scale=1):
     return proper(rest_beside(-lnp.exp(-_risen(standard(x, loc, scale)))), scale > 0)
 
 
+_BERNOULLI = (1 / 74724249600, -691 / 1307674368000, 1 / 47900160, -1 / 1209600, 1 / 30240, -1 / 720, 1 / 12)
+
+
+def _hazard(y):
+    """Density over `sf`: u / (exp(u) - 1) of u = exp(-y), near 0 by its series (DLMF 24.2.1), whose own slope keeps its
+    digits."""
+    u = lnp.exp(-y)
+    small = u < 0.5
+    v, w = within(small, u, 0.0), within(lnp.logical_not(small), u, 1.0)
+    return lnp.where(small, 1.0 - 0.5 * v + v * v * horner(v * v, _BERNOULLI), -w * lnp.exp(-w) / lnp.expm1(-w))
+
+
+@slopes(lambda out, y: -_hazard(_risen(y)))
+def _log_above(y):
+    """log(1 - exp(-exp(-y)))."""
+    far = y > 50.0  # where exp(-y) is all that is left, and may be below what the dtype holds
+    return lnp.where(far, -y, one_less(-lnp.exp(-within(lnp.logical_not(far), _risen(y), 0.0))))
+
+
 def _logsf(x, loc=0, scale=1):
     """>>> logsf(np.array([0., 500.]))
     Array([-4.5867515e-01, -5.0000000e+02], dtype=float32)"""
-    y = _risen(standard(x, loc, scale))
-    far = y > 50.0  # where exp(-y) is all that is left, and may be below what the dtype holds
-    return proper(lnp.where(far, -y, one_less(-lnp.exp(-within(lnp.logical_not(far), y, 0.0)))), scale > 0)
+    return proper(_log_above(standard(x, loc, scale)), scale > 0)
 
 
 def _ppf(q, loc=0, scale=1):

@@ -13,7 +13,13 @@ __all__ = ["cdf", "isf", "logpdf", "pdf", "ppf", "sf"]
 _law = Law("logistic", "the logistic distribution")
 
 
-@slopes(lambda out, y: -lnp.tanh(0.5 * y))
+@slopes(lambda out, y: -2.0 * expit_of(y) * expit_of(-y))
+def _steepness(y):
+    """The slope of the logarithm of the density; its own slope is no difference of near numbers."""
+    return -lnp.tanh(0.5 * y)
+
+
+@slopes(lambda out, y: _steepness(y))
 def _log_density(y):
     size = lnp.abs(y)
     return -size - 2.0 * lnp.log1p(lnp.exp(-size))
