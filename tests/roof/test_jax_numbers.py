@@ -197,3 +197,11 @@ def test_complex_initial_weights_are_those_of_jax(distribution, frozen):
         pytest.skip("another compiler rounds elementary functions otherwise")
     made = lamina.nn.initializers.variance_scaling(2., "fan_in", distribution)(lamina.random.PRNGKey(3), (5, 7), "complex64")
     assert f"{zlib.crc32(np.asarray(made).tobytes()):08x}" == frozen
+
+
+def test_counts_of_narrow_parameters_are_not_rounded():
+    bf16 = lamina.numpy.bfloat16
+    for part, wanted in ((False, [756, 744, 752, 752]), (True, [769, 754, 751, 726])):
+        with lamina.config.threefry_partitionable(part):
+            drawn = lamina.random.binomial(np.array([0, 7], np.uint32), np.array(1000, bf16), np.array(.75, bf16), (4,))
+        assert drawn.dtype == np.float32 and np.asarray(drawn).tolist() == wanted

@@ -180,10 +180,10 @@ def binomial_core(key: Any, n: Any, p: Any, shape: tuple[int, ...], dtype: np.dt
                         lax.select(small, lax.full_like(rate, 0.5), rate), _nowhere(lax.bitwise_not(small), shape),
                         shape, kind, part)
     count = lax.select(small, few, many)
-    count = lax.select(turned, lax.sub(trials, count), count)
-    nan = lax.full_like(n, float("nan"))
-    rest = lax.select(lax.bitwise_and(some, lax.gt(p, 0.0)), lax.full_like(n, float("inf")), nan)
-    return lax.convert_element_type(lax.select(known, count, rest), dtype)
+    failed = lax.convert_element_type(lax.sub(trials, count), dtype)  # at once: what a wider dtype holds is not rounded
+    count = lax.select(turned, failed, lax.convert_element_type(count, dtype))
+    nan, inf = lax.full_like(count, float("nan")), lax.full_like(count, float("inf"))
+    return lax.select(known, count, lax.select(lax.bitwise_and(some, lax.gt(p, 0.0)), inf, nan))
 
 
 _draw_binomial = jit(binomial_core, static_argnums=(3, 4, 5, 6), inline=True)
