@@ -256,21 +256,26 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
     """Coefficients of the polynomial with given zeros.
 
     Args:
-      seq_of_zeros: number array `[n]`, a number, or a list.
+      seq_of_zeros: number array `[n]`, a number, or a list; or a matrix `[n, n]`, whose eigenvalues are meant.
     Returns:
-      Float or complex array `[n + 1]`, highest power first, 1.
+      Float or complex array `[n + 1]`, highest power first, 1; of no zeros the number 1.
     Raises:
-      ValueError: there is more than one axis.
+      ValueError: there are more axes, or the matrix is not square.
       TypeError: an argument is neither an array nor a number.
 
-    Source: meaning of `numpy.poly`, which takes matrices too, and makes conjugate zeros' results real.
+    Source: meaning of `numpy.poly`, which makes conjugate zeros' results real.
 
     >>> poly(np.array([1., 2.]))
     Array([ 1., -3.,  2.], dtype=float32)
     """
     zs = to_inexact("poly", atleast_1d(asarray(seq_of_zeros)))
-    if len(typeof(zs).shape) != 1:
-        raise ValueError(f"poly: expected one axis of zeros; got {typeof(zs).long()}")
+    sizes = typeof(zs).shape
+    if len(sizes) == 2 and sizes[0] == sizes[1]:
+        zs = eigvals(zs)
+    elif len(sizes) != 1:
+        raise ValueError(f"poly: expected one axis of zeros, or a square matrix; got {typeof(zs).long()}")
+    if not sizes[0]:
+        return asarray(1.0, dtype=typeof(zs).dtype)
     out = asarray([1.0], dtype=typeof(zs).dtype)
     for i in range(typeof(zs).shape[0]):
         out = convolve(out, concatenate([asarray([1.0], dtype=typeof(zs).dtype), atleast_1d(-zs[i])]))

@@ -386,7 +386,7 @@ def iscomplexobj(x: ArrayLike) -> bool:
     """
     if x is None:
         return False
-    return dtypes.is_complex(aval("iscomplexobj", x).dtype) if not isinstance(x, (list, tuple)) else np.iscomplexobj(x)
+    return dtypes.is_complex(aval("iscomplexobj", x).dtype) if not isinstance(x, (list, tuple, range)) else np.iscomplexobj(x)
 
 
 def isrealobj(x: ArrayLike) -> bool:
@@ -508,7 +508,7 @@ def allclose(a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLik
 
 
 def _arrays(*xs: Any) -> list[Any]:
-    return [asarray(x) if isinstance(x, (list, tuple)) else x for x in xs]
+    return [asarray(x) if isinstance(x, (list, tuple, range)) else x for x in xs]
 
 
 @public("equal_nan")

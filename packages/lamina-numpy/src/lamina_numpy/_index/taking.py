@@ -25,6 +25,8 @@ def _integers(call: str, indices: Any) -> Any:
         raise TypeError(f"{call}: indices must be an array or an integer; got {type(indices).__name__}. Write "
                         "numpy.array(indices)")
     found = aval(call, indices, 1)
+    if call == "take" and dtypes.is_bool(found.dtype):  # 0 and 1, as in NumPy
+        return lax.convert_element_type(indices, dtypes.canonical_int())
     if not dtypes.is_integer(found.dtype):
         raise DTypeError(f"{call}: indices must be integers; got {found.long()}. Convert with astype(int)")
     return indices

@@ -149,7 +149,8 @@ def full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None
         return lax.full(shape, fill_value, d, sharding=device)
     if not a.shape:
         if not is_array(fill_value) and not is_staging() and math.prod(shape) * d.itemsize <= _SMALL:
-            value = fill_value.real if isinstance(fill_value, complex) and not dtypes.is_complex(d) else fill_value
+            real = isinstance(fill_value, complex) and not dtypes.is_complex(d) and not dtypes.is_bool(d)
+            value = fill_value.real if real else fill_value
             value = evaluate_primitive(prims.convert_element_type_p, (np.asarray(value),),
                                        {"new_dtype": d, "weak_type": weak})
             out = slots.evaluator.array(np.full(shape, value), shaped(shape, d, weak))

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina_ir import DTypeError, dtypes, shaped
+from lamina_ir import dtypes, shaped
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import check_axis, typeof, requested_dtype
 
@@ -22,9 +22,10 @@ def _running(call: str, running: Any, a: Any, axis: int | None, dtype: Any) -> A
     t = aval(call, a)
     d = requested_dtype(dtype) if dtype is not None else t.dtype
     if d == dtypes.BOOL:
-        if dtype is not None:
-            raise DTypeError(f"{call}: booleans cannot hold a running total; give an integer or float dtype")
-        d = dtypes.canonical_int()
+        if dtype is None:
+            d = dtypes.canonical_int()
+        else:  # sums of booleans are "or", their products "and"
+            running = lax.cummax if running is lax.cumsum else lax.cummin
     a = cast(a, d)
     if axis is None or not t.shape:  # a number is one element in a row, as in NumPy
         a, t = ravel(a), shaped((a.size,), d)
@@ -44,7 +45,6 @@ def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None
     Returns:
       Array of the shape of `a`; with one axis where `axis` is None.
     Raises:
-      DTypeError: `dtype` is boolean.
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
       NotImplementedError: `out` is given.
@@ -72,7 +72,6 @@ def cumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = Non
     Returns:
       Array of the shape of `a`; with one axis where `axis` is None.
     Raises:
-      DTypeError: `dtype` is boolean.
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
       NotImplementedError: `out` is given.
@@ -104,7 +103,6 @@ def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = N
     Returns:
       Array of the shape of `a`; with one axis where `axis` is None.
     Raises:
-      DTypeError: `dtype` is boolean.
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
       NotImplementedError: `out` is given.
@@ -130,7 +128,6 @@ def nancumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = 
     Returns:
       Array of the shape of `a`; with one axis where `axis` is None.
     Raises:
-      DTypeError: `dtype` is boolean.
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
       NotImplementedError: `out` is given.

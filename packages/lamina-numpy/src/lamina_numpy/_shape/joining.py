@@ -23,7 +23,7 @@ __all__ = ["append", "array_split", "block", "column_stack", "concat", "concaten
 
 def _several(call: str, arrays: Any) -> list[Any]:
     if isinstance(arrays, (list, tuple)):
-        out = [asarray(a) if isinstance(a, (list, tuple)) else a for a in arrays]
+        out = [asarray(a) if isinstance(a, (list, tuple, range)) else a for a in arrays]
     elif typeof(arrays).shape:
         out = [arrays[i] for i in range(typeof(arrays).shape[0])]
     else:
@@ -38,6 +38,7 @@ def _grouped(fun: Callable[..., Any]) -> Callable[..., Any]:
     told = in_name(fun)
 
     def call(arrays: Any, *args: Any, **kwargs: Any) -> Any:
+        arrays = tuple(arrays) if isinstance(arrays, range) else arrays
         many = isinstance(arrays, (list, tuple)) and len(arrays) > _GROUP and now.trace is EVALUATION
         args, kwargs = settled(fun, (arrays, *args), kwargs)
         try:

@@ -37,7 +37,7 @@ def shape(a: ArrayLike) -> tuple[int, ...]:
     >>> shape(np.ones((2, 3))), shape(3.0)
     ((2, 3), ())
     """
-    if a is None or isinstance(a, (list, tuple)):
+    if a is None or isinstance(a, (list, tuple, range)):
         return np.shape(a)
     return a.shape if isinstance(a, ShapeDtypeStruct) else aval("shape", a).shape
 

@@ -118,7 +118,7 @@ def _roll(a: Any, shift: Any, axis: Any) -> Any:
 def _roll_by(a: Any, shift: Any, axis: Any) -> Any:
     sizes = aval("roll", a).shape
     shift = asarray(shift)
-    if not dtypes.is_integer(typeof(shift).dtype) or len(typeof(shift).shape) > 1:
+    if not (dtypes.is_integer(typeof(shift).dtype) or dtypes.is_bool(typeof(shift).dtype)) or len(typeof(shift).shape) > 1:
         raise TypeError(f"roll: shift is an integer, or one for each axis; got {typeof(shift).long()}")
     shift = cast(shift, dtypes.canonical_int())  # narrow and unsigned ones would overflow when negated
     if axis is None:
