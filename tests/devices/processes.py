@@ -1,7 +1,9 @@
 """Programs in several processes, for tests: `run(text, processes, devices)`."""
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -44,10 +46,13 @@ by_turns = sorted(D, key=lambda d: (d.id % devices, d.process_index))
 
 
 def free() -> str:
-    """An address that nobody has."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{s.getsockname()[1]}"
+    """An address that nobody has, below the ports that the system gives to who asks for any: Gloo does, here and in tests that
+    run beside, and one that was free before a program would be another's when it is needed."""
+    for port in random.sample(range(20_000, 32_000), 1_000):
+        with contextlib.suppress(OSError), socket.socket() as s:
+            s.bind(("127.0.0.1", port))
+            return f"127.0.0.1:{port}"
+    raise AssertionError("no port is free")
 
 
 def run(text: str, processes: int = 2, devices: int = 2, cache: str = "0", more: int = 0) -> list[str]:

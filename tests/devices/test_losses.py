@@ -3,22 +3,19 @@ import os
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from lamina_runtime import starting
 
+sys.path.insert(0, str(Path(__file__).parent))  # for `processes`
+from processes import free  # noqa: E402
+
 EVERY = os.environ.get("LAMINA_LOSSES") == "every"  # each kind of loss, of any of 2, 3 and 4 processes, and ten rounds
 SIZES = [(n, devices) for n in (2, 3, 4) for devices in (1, 2)]
-
-
-def free():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{s.getsockname()[1]}"
 
 
 START = """

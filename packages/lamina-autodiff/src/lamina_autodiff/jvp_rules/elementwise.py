@@ -50,11 +50,11 @@ def _far_bessel_slope(x: Any, order: int) -> Any:
     """d/dx of exp(-|x|) I(x) for |x| of `_far_from` and more, of its expansion [DLMF 10.40.1] term by term: left of the sum of
     two functions the digits would be lost."""
     size = lax.max(lax.abs(x), _far_from(x))
-    terms = [1.0]
-    for k in range(1, 21):
+    terms, most = [1.0], 20 if typeof(x).dtype.itemsize > 2 else 8  # float16 does not hold the factors of more
+    for k in range(1, most + 1):
         terms.append(terms[-1] * ((2 * k - 1) ** 2 - 4 * order) / (8 * k))
-    total = lax.full_like(size, 20.5 * terms[20])
-    for k in range(19, -1, -1):
+    total = lax.full_like(size, (most + 0.5) * terms[most])
+    for k in range(most - 1, -1, -1):
         total = lax.add(lax.div(total, size), (k + 0.5) * terms[k])
     value = lax.neg(lax.div(lax.mul(total, lax.rsqrt(lax.mul(2 * math.pi, size))), size))
     return value if order else lax.mul(lax.sign(x), value)
