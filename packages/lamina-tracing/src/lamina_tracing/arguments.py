@@ -21,14 +21,15 @@ __all__ = ["argument_path", "called_as", "duck_types", "flat_arguments", "flat_r
 def requested_dtype(spec: Any) -> Any:
     """The dtype that a caller's `dtype=` means under the 64-bit setting.
 
-    A UserWarning shows the caller's line where that is narrower than what was written, or a ValueError where config
-    explicit_x64_dtypes says so. Data, and Python's `float`, `int`
+    A UserWarning shows the caller's line where that is narrower than what was written. Data, and Python's `float`, `int`
     and `complex`, are narrowed without a word here; see narrowing.py.
 
     Args:
       spec: a dtype, type, name or scalar-type object.
     Returns:
       A NumPy dtype.
+    Raises:
+      ValueError: it is narrower than what was written, and config explicit_x64_dtypes is 'error'.
 
     >>> requested_dtype(float)
     dtype('float32')
