@@ -82,7 +82,8 @@ def dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, bi
     out = out[0] if alone else out
     if not return_residual:
         return out
-    sums = lnp.astype(lnp.moveaxis(logsumexp(scores, -1), 1, 2), typeof(query).dtype)
+    sums: Any = logsumexp(scores, -1)
+    sums = lnp.astype(lnp.moveaxis(sums, 1, 2), typeof(query).dtype)
     return out, sums[0] if alone else sums
 
 

@@ -190,7 +190,8 @@ _truncated_core.defjvp(_between_jvp)
 
 
 def _truncated_draw(key: Any, lower: Any, upper: Any, shape: tuple[int, ...], dtype: np.dtype, partitionable: bool) -> Any:
-    return _truncated_core(key, *(lax.convert_element_type(x, dtype) for x in (lower, upper)), shape, dtype, partitionable)
+    lower, upper = (lax.convert_element_type(x, dtype) for x in (lower, upper))
+    return _truncated_core(key, lower, upper, shape, dtype, partitionable)
 
 
 _unit = jit(lambda key, shape, dtype, part: unit_core("uniform", key, shape, dtype, part), static_argnums=(1, 2, 3),

@@ -25,7 +25,7 @@ __all__ = ["corrcoef", "cov"]
 
 
 def _half(call: str, *given: Any) -> tuple[np.dtype | None, list[Any]]:
-    """The dtype that variables promote to, if that is half precision, and they in float32."""
+    """The dtype that variables promote to, if that is half precision, and they in float32; two of them, or one."""
     xs = [asarray(x) if isinstance(x, (list, tuple)) else x for x in given if x is not None]
     d = inexact_dtype(typeof(promote_all(call, xs)[0]).dtype, config.enable_x64.value)
     return (d, [cast(x, work_dtype(d)) for x in xs]) if work_dtype(d) != d else (None, xs)
@@ -59,7 +59,7 @@ def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: boo
     """
     half, xs = _half("cov", m, y)
     if half is not None:
-        return cast(cov(*xs, rowvar=rowvar, bias=bias, ddof=ddof, fweights=fweights, aweights=aweights), half)
+        return cast(cov(xs[0], xs[1] if xs[1:] else None, rowvar, bias, ddof, fweights, aweights), half)
     rows = []
     for x in promote_all("cov", xs):
         t = aval("cov", x)
@@ -125,8 +125,8 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> A
     """
     half, xs = _half("corrcoef", x, y)
     if half is not None:
-        return cast(corrcoef(*xs, rowvar=rowvar), half)
-    c = cov(*xs, rowvar=rowvar)
+        return cast(corrcoef(xs[0], xs[1] if xs[1:] else None, rowvar), half)
+    c = cov(xs[0], xs[1] if xs[1:] else None, rowvar)
     if not typeof(c).shape:
         return true_divide(c, c)
     spread = sqrt(lax.real(diagonal(c)) if dtypes.is_complex(typeof(c).dtype) else diagonal(c))

@@ -277,8 +277,8 @@ def _interp(x: Any, xp: Any, fp: Any, ends: Sequence[Any], extended: tuple[bool,
     fp = to_inexact("interp", fp)
     own = typeof(fp).dtype
     if d.itemsize < 4 or own.itemsize < 4:
-        wide = [cast(v, work_dtype(typeof(v).dtype)) for v in (x, xp, fp)]
-        return cast(_interp(*wide, ends, extended=extended, period=period), dtypes.promote((d, False), (own, False))[0])
+        x, xp, fp = (cast(v, work_dtype(typeof(v).dtype)) for v in (x, xp, fp))
+        return cast(_interp(x, xp, fp, ends, extended, period), dtypes.promote((d, False), (own, False))[0])
     shape = typeof(xp).shape
     if len(shape) != 1 or typeof(fp).shape != shape or not shape[0]:
         raise ValueError(f"interp: xp and fp must have one axis of one length; got {shape} and {typeof(fp).shape}")

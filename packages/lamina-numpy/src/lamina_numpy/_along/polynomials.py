@@ -383,9 +383,9 @@ def _polyfit(x: Any, y: Any, *weights: Any, deg: int, rcond: float | None, full:
     if t.dtype.itemsize < 4:
         single = np.dtype("float32")
         out = _polyfit(*[cast(v, single) for v in (x, y, *w)], deg=deg, rcond=rcond, full=full, cov=cov)
-        found = tuple([cast(v, t.dtype) if getattr(v, "dtype", None) == single else v
-                       for v in (out if isinstance(out, tuple) else (out,))])
-        return found if isinstance(out, tuple) else found[0]
+        narrow = tuple([cast(v, t.dtype) if getattr(v, "dtype", None) == single else v
+                        for v in (out if isinstance(out, tuple) else (out,))])
+        return narrow if isinstance(out, tuple) else narrow[0]
     if len(t.shape) != 1 or not t.shape[0] or len(typeof(y).shape) not in (1, 2) or typeof(y).shape[0] != t.shape[0]:
         raise ValueError(f"polyfit: expected points x [m] and y [m] or [m, k], m > 0; got {t.long()} and {typeof(y).long()}")
     if deg < 0:
