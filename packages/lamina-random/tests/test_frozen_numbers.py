@@ -198,3 +198,10 @@ def test_bounds_beyond_the_dtype_and_of_floats(low, high, dtype, expected):
     (20, 0.5, [13, 12, 11, 11]), (1e4, 0.001, [2, 8, 8, 7]), (40, 0.75, [36, 32, 32, 32])])
 def test_binomial_of_mean_ten(n, p, expected):
     np.testing.assert_array_equal(random.binomial(random.PRNGKey(7), np.float32(n), np.float32(p), (8,))[:4], expected)
+
+
+def test_narrow_negative_seeds_have_no_high_word():
+    with config.enable_x64(True):
+        for seed in (np.int8(-1), np.int32(-1), np.array(-1, np.int32)):
+            assert np.asarray(random.PRNGKey(seed)).tolist() == [0, 2 ** 32 - 1]
+        assert np.asarray(random.PRNGKey(-1)).tolist() == [2 ** 32 - 1] * 2

@@ -55,6 +55,8 @@ def _seeded(call: str, seed: Any, impl: PRNGImpl) -> Any:
     ours = impl.name == THREEFRY and tag_of(impl) == "fry"
     if isinstance(seed, (bool, int, np.integer, np.bool_)):
         number = int(seed)
+        if isinstance(seed, np.integer) and seed.dtype.itemsize <= 4:
+            number %= 2 ** 32  # has no high word
         if not -2 ** 63 <= number < 2 ** 64:
             raise OverflowError(f"{call}: the seed must fit in 64 bits; got {number}")
         number += config.random_seed_offset.value
