@@ -83,8 +83,8 @@ from lamina_ir import config  # noqa: E402
 from lamina_scipy import special  # noqa: E402
 
 TABLE = json.loads(FILE.read_text())
-# eps that numbers may be off by, where it is more than 30: second slopes of scaled Bessel functions at 20, of ndtri at 1e-20
-MORE = {("i0e", True): 2000, ("i1e", True): 2000, ("ndtri", True): 120, ("i1e", False): 60}
+# eps that second slopes may be off by, where it is more than 60: of scaled Bessel functions at 20, of ndtri at 1e-20
+MORE = {("i0e", True): 2000, ("i1e", True): 2000, ("ndtri", True): 120}
 
 
 def test_every_point_is_in_the_table():
@@ -95,4 +95,4 @@ def test_every_point_is_in_the_table():
 @pytest.mark.parametrize("name", TABLE)
 def test_special(name, wide):
     with config.enable_x64(wide):
-        truth.compare(getattr(special, name), TABLE[name], still(name), -1, wide, MORE.get((name, wide), 30))
+        truth.compare(getattr(special, name), TABLE[name], still(name), -1, wide, 60, MORE.get((name, wide), 60))

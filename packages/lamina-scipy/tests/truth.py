@@ -56,8 +56,9 @@ def write(file, mp, meanings, points, still=lambda name: (), twice=lambda name: 
     file.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
-def compare(f, rows, still, twice, wide, most):
-    """Refuse what is off by more than `most` eps of its size; `rows` are of a table, `wide` asks in 64 bits."""
+def compare(f, rows, still, twice, wide, most, second):
+    """Refuse what is off by more than `most` eps of its size, the second slope by more than `second`; `rows` are of a table,
+    `wide` asks in 64 bits."""
     n = len(rows[0][0])
     active = [i for i in range(n) if i not in still]
     last = twice % n
@@ -76,5 +77,5 @@ def compare(f, rows, still, twice, wide, most):
         off = np.abs(y - want)[fits] / (eps * size[fits] + tiny)
         worst = int(np.argmax(np.nan_to_num(off, nan=np.inf))) if off.size else 0
         row = [r for r, ok in zip(rows, fits) if ok][worst] if off.size else None
-        assert not off.size or off[worst] <= most, \
+        assert not off.size or off[worst] <= (second if i == len(found) - 1 else most), \
             f"number {i} at {row[0]} is {y[fits][worst]}, not {row[1][i][0]}: {off[worst]} eps"
