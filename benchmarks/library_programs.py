@@ -1,5 +1,8 @@
 """Functions that people call, small and large: compiled, op by op, their first call, and the memory that the compiler plans.
 
+Two more rows of each say what no front end gets below: `launch`, jaxlib's launch of the one executable of the small call
+without any Python of ours, and `xla`, what the compiler alone takes of a first call.
+
 Registered only where a part of a name that is asked for begins with `library`: these rows take minutes.
 """
 from __future__ import annotations
@@ -9,12 +12,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from harness import FIGURES, MODULE, PROGRAMS, array, host, lax, random, wait, xnp, xp
+from harness import FIGURES, MODULE, PROGRAMS, array, host, lax, leaves, random, wait, xnp, xp
 from library_names import NAMES
 
 nn = importlib.import_module(MODULE + ".nn")
 special = importlib.import_module(MODULE + ".scipy.special")
 _KEY = random.PRNGKey(3)
+_COMPILED: list[float] = []  # seconds, of the last program's compilations
 
 
 def spd(n: int, batch: int = 1) -> Any:
@@ -100,6 +104,18 @@ def first_call(f: Callable[..., Any], args: Any) -> float:
     return (time.perf_counter() - start) * 1e6
 
 
+def compiler_alone(f: Callable[..., Any], args: Any) -> float:
+    """Microseconds of such a first call between the giving of the program to XLA and its executable."""
+    _COMPILED.clear()
+    first_call(f, args)
+    return max(_COMPILED) * 1e6
+
+
+def _listen(event: str, seconds: float, **_: Any) -> None:
+    if event.endswith("/backend_compile_duration"):
+        _COMPILED.append(seconds)
+
+
 def planned_bytes(f: Callable[..., Any], args: Any) -> float:
     """Bytes that the compiler plans beside the arguments; 1 is added, so that there are ratios."""
     found = xp.jit(lambda *a: f(*a)).lower(*args).compile().memory_analysis()
@@ -122,11 +138,22 @@ def _register(name: str) -> None:
 
     PROGRAMS[f"library_small_{name}"] = compiled(f, small), 500, 5
     PROGRAMS[f"library_large_{name}"] = compiled(g, large), 3, 7
+    def launch() -> Callable[[], Any]:
+        args = small()
+        given, executable = leaves(args), xp.jit(lambda *a: f(*a)).lower(*args).compile().runtime_executable()
+
+        def run() -> Any:
+            return executable.execute_sharded(given)
+        return run
+
     PROGRAMS[f"library_eager_{name}"] = eager, 30, 5
+    PROGRAMS[f"library_launch_{name}"] = launch, 300, 5
+    FIGURES[f"library_xla_{name}"] = lambda cache: compiler_alone(f, small())
     FIGURES[f"library_first_{name}"] = lambda cache: first_call(f, small())
     FIGURES[f"library_memory_{name}"] = lambda cache: planned_bytes(g, large())
 
 
+xp.monitoring.register_event_duration_secs_listener(_listen)
 for _name in NAMES:
     _register(_name)
 assert {*NAMES} == {*CASES}

@@ -58,6 +58,9 @@ GOALS: dict[str, tuple[float, str]] = {
         ("small", 1.05), ("large", 1.05), ("eager", 0.7), ("first", 0.5), ("memory", 1.0)) for name in LIBRARY},
 }
 
+# What no front end gets below: kind of row -> kinds of our rows that are jaxlib's part alone
+FLOORS = {"eager": ("launch", "small"), "first": ("xla",)}
+
 
 def measure(python: str, module: str, cache: str, only: list[str]) -> dict[str, float | str]:
     """One process of programs.py; a process that dies gives no figures but says so."""
@@ -117,6 +120,22 @@ def table(figures: dict[str, dict[str, float | str]]) -> str:
     return "\n".join([*lines, "", f"{reached} of {total} goals reached; geometric mean of the ratios {mean:.2f}."])
 
 
+def floors(figures: dict[str, dict[str, float | str]]) -> str:
+    """Markdown: of each library row that is short, what jaxlib's own part of it takes beside the peer's whole call."""
+    lines = []
+    for kind, parts in FLOORS.items():
+        for name in LIBRARY:
+            row = f"library_{kind}_{name}"
+            goal, basis = GOALS[row]
+            ratio, peer = ratio_of(row, basis, figures), figures[peers.SAME_JAXLIB].get(row)
+            alone = [figures[US].get(f"library_{part}_{name}") for part in parts]
+            if ratio is not None and ratio > goal and isinstance(peer, float):
+                shown = [f"{part} {took / peer:.2f}" for part, took in zip(parts, alone) if isinstance(took, float)]
+                lines.append(f"| {row} | {ratio:.2f} | {', '.join(shown)} | {goal:g} |")
+    head = ["", "| short | ratio | jaxlib's part alone | goal |", "| --- | ---: | --- | ---: |"]
+    return "\n".join([*head, *lines, ""]) if lines else ""
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=2)
@@ -136,7 +155,8 @@ def main(argv: list[str] | None = None) -> int:
             if isinstance(value, str):
                 print(f"bench: {name}, {row}: {value}", file=sys.stderr)
     text = (f"# Figures\n\nMicroseconds, rounds: {options.rounds}, the best counts; `growth` rows are exponents. "
-            f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.machine()}.\n\n{table(figures)}\n")
+            f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.machine()}.\n\n{table(figures)}\n"
+            f"{floors(figures)}")
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(text, encoding="utf-8")
     print(text)

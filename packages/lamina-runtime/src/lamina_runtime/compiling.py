@@ -37,9 +37,9 @@ _BASE, _PER_STORED, _PER_CODE = 1 << 16, 20, 500
 # Stored forms up to this size are read back after compiling. Measured with jaxlib 0.10.2: a program of one kernel (6 kB)
 # takes 0.5 ms to read and then 0.13 MB instead of 0.23, as what the compiler needed meanwhile goes; one of 60 kernels (118
 # kB) takes 17 ms and 3.3 MB instead of 2.0, one of 900 kernels 350 ms, most of what its compilation took. The first programs of
-# a process are not: for the 13 MB that they take together, none of their first calls pays.
+# a process are not: for the 50 MB that they take together, none of their first calls pays (a millisecond of 7 to 16).
 _READ_BACK = 1 << 14
-_READ_BACK_FROM = 128
+_READ_BACK_FROM = 512
 
 
 class Options(NamedTuple):

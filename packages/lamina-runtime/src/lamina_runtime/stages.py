@@ -135,7 +135,8 @@ class Traced(_Stage):
         self._donated = donated
         self._lying = lying  # for each argument its type, and where it was put on purpose
         self.jaxpr = staged.closed
-        self.fun_name, self.keep_unused = spec.name, spec.keep_unused
+        self.fun_name = spec.name
+        self.keep_unused = spec.keep_unused
 
     def lower(self, lowering_platforms: Sequence[str] | None = None, *, platform: str | None = None) -> Lowered:
         """The call as a StableHLO module, for `platform` ("cpu", "cuda", ...; by default where it would run).

@@ -66,7 +66,8 @@ class ufunc(metaclass=_Kind):
             if type(number) is not int or number < 0:
                 kind = "arguments" if what == "nin" else "results"
                 raise ValueError(f"ufunc: {what} must be a number of {kind}; got {number!r}")
-        self.nin, self.nout, self.nargs, self.identity = nin, nout, nin + nout, identity
+        self.nin, self.nout, self.identity = nin, nout, identity
+        self.nargs = nin + nout
         self.__name__: str = name or str(getattr(func, "__name__", type(func).__name__))
         self._func = func
         self._whole: Callable[..., Any] = vectorize(func)
