@@ -132,8 +132,44 @@ def test_slopes_where_simple_rules_fail():
         np.testing.assert_allclose(grad(lambda x: grad(special.betainc, 0)(1.2, 2.3, x))(0.3),
                                    grad(lambda a: grad(special.betainc, 2)(a, 2.3, 0.3))(1.2), 1e-9)
         assert grad(special.gammasgn)(-1.5) == 0
-    with pytest.raises(NotImplementedError, match="betainc"):
-        grad(grad(special.betainc))(1.2, 2.3, 0.3)
+        for f, args in ((special.betainc, (1.2, 2.3, 0.3)), (special.gammainc, (2.5, 3.0)), (special.hyp1f1, (1.5, 2.5, -0.5))):
+            third = grad(grad(grad(f)))(*args)
+            h = 1e-4
+            two = [float(grad(grad(f))(args[0] + s, *args[1:])) for s in (-h, h)]
+            np.testing.assert_allclose(third, (two[1] - two[0]) / (2 * h), 1e-6)
+
+
+@pytest.mark.parametrize("call, at, want", [
+    # where the sum is a pole of gamma the slope of what divides by it: gamma(a) gamma(b) (-1)^n n!
+    ("beta", (0.5, -0.5), [-2 * np.pi, -2 * np.pi]), ("beta", (-2.5, 0.5), [-16 * np.pi / 15] * 2),
+    # z (z + 1) ... where m is whole; the slope in m of a point that stands alone is none
+    ("poch", (-2.0, 2.0), [-3, nan]), ("poch", (-3.0, 4.0), [-6, 0]), ("poch", (-3.0, -2.0), [0.0225, nan]),
+    ("poch", (0.0, 0.0), [0, nan]), ("poch", (0.0, 2.0), [1, 0]), ("poch", (2.0, -2.0), [nan, nan]),
+    ("poch", (0.5, -1.5), [nan, nan])])
+def test_slopes_at_poles(call, at, want):
+    with config.enable_x64(True):
+        np.testing.assert_allclose(grad(getattr(special, call), (0, 1))(*at), want, 1e-13, 1e-300)
+
+
+@pytest.mark.parametrize("at, want", [
+    ((-2.0, 2.0), 2), ((-3.0, 3.0), -12), ((0.0, 2.0), 2), ((1e-5, 1.0), 0), ((-3.0, 4.0), nan)])
+def test_second_slopes_of_poch_at_poles(at, want):
+    with config.enable_x64(True):
+        np.testing.assert_allclose(grad(grad(special.poch))(*at), want, 1e-13, 1e-15)
+
+
+def test_second_slopes_of_poch_in_both_arguments_at_its_poles_are_alike():
+    with config.enable_x64(True):
+        for z, m, want in ((0.0, 2.0, 0.4227843350984671), (-3.0, 4.0, 3.463293989409203)):
+            np.testing.assert_allclose(grad(lambda m: grad(special.poch)(z, m))(m), want, 1e-13)
+            np.testing.assert_allclose(grad(lambda z: grad(special.poch, 1)(z, m))(z), want, 1e-13)
+
+
+def test_zeta_of_high_orders():
+    with config.enable_x64(True):  # XLA's are up to 1 % off
+        np.testing.assert_allclose(special.zeta(np.array([137.0, 50.0]), np.array([11.75, 12.0])),
+                                   [2.5399096836003852e-147, 1.1194415577850897e-54], 1e-13)
+        np.testing.assert_allclose(special.polygamma(30, 11.0), -1.4837298830137115, 1e-13)
 
 
 def test_bessel_functions_of_all_orders():

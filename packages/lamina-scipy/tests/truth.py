@@ -9,16 +9,21 @@ import numpy as np
 from lamina_autodiff import grad
 from lamina_tracing import jit
 
-__all__ = ["compare", "write"]
+__all__ = ["compare", "pairs", "write"]
+
+
+def pairs(n, still=()):
+    """All pairs of arguments that have a slope."""
+    return [(i, j) for i in range(n) for j in range(i, n) if not {i, j} & set(still)]
 
 
 def _orders(n, active, twice):
-    """Which derivatives a row holds: none, the first ones, and the second in one argument."""
-    one = [tuple(int(i == j) for j in range(n)) for i in active]
-    return [(0,) * n, *one, tuple(2 * x for x in one[active.index(twice % n)])]
+    """Which derivatives a row holds: none, the first ones, and second ones."""
+    one = [tuple(int(i == j) for j in range(n)) for i in range(n)]
+    return [(0,) * n, *(one[i] for i in active), *(tuple(map(sum, zip(one[i], one[j]))) for i, j in twice)]
 
 
-def write(file, mp, meanings, points, still=lambda name: (), twice=lambda name: -1):
+def write(file, mp, meanings, points, still, twice):
     """Make a table.
 
     Args:
@@ -27,7 +32,7 @@ def write(file, mp, meanings, points, still=lambda name: (), twice=lambda name: 
       meanings: name -> the function, of mpmath's numbers.
       points: name -> the points.
       still: of a name, the places of arguments without slope.
-      twice: of a name, the place of the argument of the second slope.
+      twice: of a name, the pairs of places that second slopes are in.
     """
     mp.mp.dps = 80
     table = {}
@@ -57,16 +62,17 @@ def write(file, mp, meanings, points, still=lambda name: (), twice=lambda name: 
 
 
 def compare(f, rows, still, twice, wide, most, second):
-    """Refuse what is off by more than `most` eps of its size, the second slope by more than `second`; `rows` are of a table,
+    """Refuse what is off by more than `most` eps of its size, a second slope by more than `second`; `rows` are of a table,
     `wide` asks in 64 bits."""
     n = len(rows[0][0])
     active = [i for i in range(n) if i not in still]
-    last = twice % n
+
+    def slope(f, i):
+        return lambda *args: grad(lambda *a: f(*a).sum(), i)(*args)
 
     def everything(*args):
         first = grad(lambda *a: f(*a).sum(), active)
-        second = grad(lambda x: grad(lambda y: f(*args[:last], y, *args[last + 1:]).sum())(x).sum())
-        return f(*args), *first(*args), second(args[last])
+        return f(*args), *first(*args), *(slope(slope(f, i), j)(*args) for i, j in twice)
 
     args = [np.array([row[0][i] for row in rows], np.float64 if wide else np.float32) for i in range(n)]
     found = [np.asarray(y, np.float64) for y in jit(everything)(*args)]
@@ -77,5 +83,5 @@ def compare(f, rows, still, twice, wide, most, second):
         off = np.abs(y - want)[fits] / (eps * size[fits] + tiny)
         worst = int(np.argmax(np.nan_to_num(off, nan=np.inf))) if off.size else 0
         row = [r for r, ok in zip(rows, fits) if ok][worst] if off.size else None
-        assert not off.size or off[worst] <= (second if i == len(found) - 1 else most), \
+        assert not off.size or off[worst] <= (second if i > len(active) else most), \
             f"number {i} at {row[0]} is {y[fits][worst]}, not {row[1][i][0]}: {off[worst]} eps"

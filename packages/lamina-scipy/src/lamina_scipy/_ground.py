@@ -10,14 +10,14 @@ from types import FunctionType
 from typing import Any, NoReturn, TypeVar
 
 import lamina_numpy as lnp
-from lamina_autodiff import SymbolicZero, custom_jvp
+from lamina_autodiff import SymbolicZero, custom_jvp, jvp
 from lamina_ir import DTypeError, dtypes
 from lamina_numpy.extend import alike, own_terms, to_inexact, work_dtype
 from lamina_tracing import jit, lax
 from lamina_tracing.extend import in_name, typeof
 
-__all__ = ["apart", "by_dtype", "counted", "floats", "horner", "inexact", "no_slope", "real", "slopes", "told_by_method",
-           "whole_number", "within"]
+__all__ = ["apart", "by_dtype", "by_forward", "counted", "floats", "horner", "inexact", "no_slope", "real", "slopes",
+           "told_by_method", "whole_number", "within"]
 
 C = TypeVar("C", bound=type)
 
@@ -85,6 +85,16 @@ def slopes(*given: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callabl
         ruled.defjvp(rule, symbolic_zeros=True)
         return ruled
     return mark
+
+
+def by_forward(fun: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """Mark a function of `count` arrays: its slopes of every order are those of forward mode, through loops of unknown length
+    too."""
+    def slope(i: int) -> Callable[..., Any]:
+        def along(*args: Any) -> Any:
+            return jvp(lambda s: fun(*args[:i], s, *args[i + 1:]), (args[i],), (lnp.ones_like(args[i]),))[1]
+        return lambda out, *args: by_forward(along, count)(*args)
+    return slopes(*[slope(i) for i in range(count)])(fun)
 
 
 def no_slope(call: str, argument: str) -> Callable[..., NoReturn]:

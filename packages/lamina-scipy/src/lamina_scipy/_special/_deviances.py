@@ -18,6 +18,7 @@ __all__ = ["drop_of", "log_ratio_of", "rest_of"]
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
+@slopes(lambda out, x, y: 1.0 / x, lambda out, x, y: -1.0 / y)
 def log_ratio_of(x, y):
     """log(x / y), exact to the last digits where both are close, and without overflow of the ratio."""
     ratio = x / y

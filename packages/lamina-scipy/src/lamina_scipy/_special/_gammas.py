@@ -22,7 +22,7 @@ _P = (1.60119522476751861407e-4, 1.19135147006586384913e-3, 1.042137975617615699
 _Q = (-2.31581873324120129819e-5, 5.39605580493303397842e-4, -4.45641913851797240494e-3, 1.18139785222060435552e-2,
       3.58236398605498653373e-2, -2.34591795718243348568e-1, 7.14304917030273074085e-2, 1.0)
 # log gamma(1 + z) is -euler z + sum over k of zeta(k) (-z)^k / k, DLMF 5.7.3
-_NEAR_ONE = tuple((-1) ** k * zeta_of_whole(k) / k for k in range(44, 1, -1)) + (-float(np.euler_gamma), 0.0)
+NEAR_ONE = tuple((-1) ** k * zeta_of_whole(k) / k for k in range(44, 1, -1)) + (-float(np.euler_gamma), 0.0)
 _LOG_PI = math.log(math.pi)
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -32,7 +32,7 @@ def is_pole(x):
     return lnp.logical_and(x <= 0, x == lnp.floor(x))
 
 
-def _sign_of_pole(x):
+def sign_of_pole(x):
     """1 at even, -1 at odd whole numbers."""
     return 1.0 - 2.0 * lnp.abs(lnp.remainder(x, 2.0))
 
@@ -82,7 +82,7 @@ def gamma_of(x):
 
 def gammaln_after_one(z):
     """log gamma(1 + z), z small."""
-    return horner(z, by_dtype(z, _NEAR_ONE[22:], _NEAR_ONE))
+    return horner(z, by_dtype(z, NEAR_ONE[22:], NEAR_ONE))
 
 
 @slopes(lambda out, x: digamma_of(x))
@@ -119,24 +119,37 @@ def digamma_step(x, h):
 
 def _digamma_step(x, h):
     """By recurrence (DLMF 5.5.2) up from x, then the expansion 5.11.2, of whose powers the difference of two is taken as a
-    product."""
+    product; left of 0 by reflection, 5.5.4, of whose cotangents it is one."""
     plain = digamma_of(x + h) - digamma_of(x)
-    good = (x > 0) & (x + h > 0) & (x + h < np.inf)
-    x, h = within(good, x, 1.0), within(good, h, 1.0)
+    left = (x < 0) & (x + h < 0) & lnp.logical_not(is_pole(x) | is_pole(x + h))
+    sines = within(left, sin_pi(x + h) * sin_pi(x), 1.0)
+    turned = lnp.where(left, np.pi * sin_pi(h) / sines, 0.0)
+    good = left | ((x > 0) & (x + h > 0) & (x + h < np.inf))
+    x, h = within(good, lnp.where(left, 1.0 - x, x), 1.0), within(good, lnp.where(left, -h, h), 1.0)
+    v, rest = _digamma_rest(x, h)
+    return lnp.where(good, turned + (h * rest + lnp.log1p(h * v)), plain)
+
+
+def _digamma_rest(x, h):
+    """For positive x and x + h a number v, and what digamma(x + h) - digamma(x) is more than log(1 + h v), over h."""
     total, steps = lnp.zeros_like(x), by_dtype(x, 4, 9)
     for k in range(steps):
-        total = total + h / (x + float(k)) / (x + h + float(k))
-    x, y = x + float(steps), x + h + float(steps)
-    v, w = 1.0 / x, 1.0 / y
+        total = total + 1.0 / (x + float(k)) / (x + h + float(k))
+    v, w = 1.0 / (x + float(steps)), 1.0 / (x + h + float(steps))
     value, quotient = lnp.zeros_like(x), lnp.zeros_like(x)
     for c in (*DIGAMMA[by_dtype(x, 4, 0):], 0.0):  # a polynomial in v**2, and the quotient of its differences to that in w**2
         value, quotient = value * v * v - c, quotient * w * w + value
-    far = lnp.log1p(h * v) + h * v * w * (0.5 + (v + w) * quotient)
-    return lnp.where(good, total + far, plain)
+    return v, total + v * w * (0.5 + (v + w) * quotient)
+
+
+def digamma_quotient(x, h):
+    """(digamma(x + h) - digamma(x)) / h of positive x and small h, whose slopes keep their digits."""
+    v, rest = _digamma_rest(x, h)
+    return rest + v * horner(h * v, [(-1) ** k / (k + 1) for k in range(8, -1, -1)])
 
 
 @slopes(lambda out, value, z: lnp.ones_like(out), lambda out, value, z: lnp.where(is_pole(z), np.nan, 0.0))
-def _at_pole(value, z):
+def at_pole(value, z):
     """A slope that is known at a point only: its own slope is not."""
     return value
 
@@ -146,7 +159,7 @@ def _both_poles(z, m):
     return is_pole(z + m) & (m == lnp.floor(m)) & ((z <= 0) | (z != lnp.floor(z)))
 
 
-def _poch_slope_z(out, z, m):
+def _poch_first(out, z, m):
     y = z + m
     both = _both_poles(z, m)
     alone = lnp.logical_and(is_pole(z), lnp.logical_not(both))
@@ -155,24 +168,45 @@ def _poch_slope_z(out, z, m):
     rest, whole = m - lnp.round(m), z + lnp.round(m)
     beside = alone & (rest != 0) & (whole <= 0)
     k, r = within(beside, whole, 0.0), within(beside, rest, 0.5)
-    upper = lnp.where(beside, _sign_of_pole(k) * np.pi / sin_pi(r) / gamma_of(1.0 - k - r),
+    upper = lnp.where(beside, sign_of_pole(k) * np.pi / sin_pi(r) / gamma_of(1.0 - k - r),
                       gamma_of(within(alone & lnp.logical_not(beside), y, 1.0)))
-    at_zero = _at_pole(_sign_of_pole(z) * gamma_of(n) * upper, within(alone, z, 0.5))
-    # digamma(z + m) - digamma(z), left of 0 by reflection (DLMF 5.5.4), of whose cotangents the difference is a product
-    left = (z < 0) & (y < 0) & lnp.logical_not(alone | both)
-    turned = left | both
-    step = digamma_step(within(lnp.logical_not(alone), lnp.where(turned, 1.0 - z, z), 1.0), lnp.where(turned, -m, m))
-    sines = within(left, sin_pi(y) * sin_pi(z), 1.0)
-    return lnp.where(alone, at_zero, out * (step + lnp.where(left, np.pi * sin_pi(m) / sines, 0.0)))
+    at_zero = at_pole(sign_of_pole(z) * gamma_of(n) * upper, within(alone, z, 0.5))
+    step = digamma_step(within(lnp.logical_not(alone), lnp.where(both, 1.0 - z, z), 1.0), lnp.where(both, -m, m))
+    return lnp.where(alone, at_zero, out * _none_where(is_pole(y) & lnp.logical_not(both), y, step))
 
 
-@slopes(_poch_slope_z, lambda out, z, m: lnp.where(out == 0, 0.0, out * digamma_of(z + m)))
+def _poch_slope_m(out, z, m):
+    y = z + m
+    pole = is_pole(y)
+    return out * _none_where(pole & (out != 0), y, digamma_of(within(lnp.logical_not(pole), y, 1.0)))
+
+
+def _none_where(condition, x, value):
+    """No number there, of which the slopes in x are none either."""
+    return lnp.where(condition, np.nan * within(condition, x, 0.0), value)
+
+
+def _poch_twice(_, out, z, m):
+    """The second slope in z; near 0 by z poch(z + 1, m - 1), as terms like 1 / z cancel."""
+    near = (lnp.abs(z) < 0.25) & (lnp.abs(m) > 4.0 * lnp.abs(z)) & lnp.logical_not(is_pole(z + m))
+    one = lnp.ones_like(out)
+    h = within(near, m, 1.0) - 1.0
+    beside = jvp(lambda z: _poch(z + 1.0, h) * (1.0 + z * digamma_step(z + 1.0, h)), (within(near, z, 0.0),), (one,))[1]
+    return lnp.where(near, beside, jvp(lambda z: _poch_first(_poch(z, m), z, m), (z,), (one,))[1])
+
+
+# the value is one of the arguments, whose slopes have its slopes in them
+_poch_slope_z = slopes(lambda out, *_: lnp.zeros_like(out), _poch_twice, lambda _, out, z, m: jvp(
+    lambda m: _poch_first(_poch(z, m), z, m), (m,), (lnp.ones_like(out),))[1])(_poch_first)
+
+
+@slopes(lambda out, z, m: _poch_slope_z(out, z, m), _poch_slope_m)
 def _poch(z, m):
     y = z + m
     over, under = is_pole(y), is_pole(z)
     both = _both_poles(z, m)  # the ratio, by reflection
     a, b = lnp.where(both, 1.0 - y, z), lnp.where(both, 1.0 - z, y)
-    sign = lnp.where(both, _sign_of_pole(m), 1.0)
+    sign = lnp.where(both, sign_of_pole(m), 1.0)
     small = lnp.logical_and(lnp.abs(a) < 30.0, lnp.abs(b) < 30.0)
     direct = gamma_of(within(small, b, 1.0)) / gamma_of(within(small, a, 1.0))
     large = lnp.logical_and(a >= 8.0, b >= 8.0)
@@ -307,7 +341,7 @@ def poch(z: ArrayLike, m: ArrayLike) -> Array:
       ShapeError: the shapes do not broadcast.
 
     Derivative: `y (digamma(z + m) - digamma(z))` and `y digamma(z + m)`, y the result; at poles of z their limits where
-      they have one.
+      they have one; NaN where the upper gamma has a pole, in z unless both have.
     Source: DLMF 5.2.5.
 
     >>> poch(np.array([1., 3., -2.]), np.array([4., 2., 2.]))

@@ -13,7 +13,7 @@ from lamina_numpy.extend import public
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._ground import by_dtype, real, slopes, within
+from .._ground import by_dtype, by_forward, real, slopes, within
 from ._gammas import gammaln_of, gammasgn_of, is_pole
 
 __all__ = ["hyp1f1"]
@@ -151,7 +151,7 @@ def _value(a: Any, b: Any, x: Any, by: int | None = None) -> Any:
     far = (y > by_dtype(x, 30.0, 60.0)) & (y > 2.0 * spread) & lnp.logical_not(is_pole(p))
     near = lnp.logical_not(far) & (y < np.inf)
     # powers: of x itself where a is 0, -1, ..., a polynomial
-    ends = is_pole(a)
+    ends = is_pole(a) & (by != 0)  # beside it the function is none
     turned = left & lnp.logical_not(ends)
     most = by_dtype(x, 80.0, 600.0)
     part = lnp.where(turned, lnp.minimum(y, most), 0.0)  # what of the transformation's factor is taken before, what after
@@ -189,15 +189,31 @@ def _value(a: Any, b: Any, x: Any, by: int | None = None) -> Any:
 
 
 def _in_shape(place: int) -> Any:
-    def slope(out: Any, a: Any, b: Any, x: Any) -> Any:
+    """The slope in a or b (argument 0 or 1)."""
+    def first(a: Any, b: Any, x: Any) -> Any:
         by = [lnp.ones_like(a) if i == place else lnp.zeros_like(a) for i in range(2)]
         pole = is_pole(b)
-        slope = jvp(lambda a, b: _value(a, b, x, place), (a, within(lnp.logical_not(pole), b, 1.5)), tuple(by))[1]
-        return lnp.where(pole | lnp.isnan(out), np.nan, slope)
+        out, slope = jvp(lambda a, b: _value(a, b, x, place), (a, within(lnp.logical_not(pole), b, 1.5)), tuple(by))
+        return lnp.where(pole | lnp.isnan(out + a + b + x), np.nan, slope)
+
+    def second(i: int) -> Any:
+        def slope(out: Any, *args: Any) -> Any:
+            bend = jvp(lambda s: first(*args[:i], s, *args[i + 1:]), (args[i],), (lnp.ones_like(out),))[1]
+            return lnp.where(lnp.isnan(out), np.nan, bend)
+        return by_forward(slope, 4)
+
+    def mixed(out: Any, a: Any, b: Any, x: Any) -> Any:  # of the slope in x
+        own, other = _hyp1f1(a + 1.0, b + 1.0, x), slope(a + 1.0, b + 1.0, x)
+        return own / b + a / b * other if place == 0 else a / b * (other - own / b)
+    slope = slopes(second(0), second(1), mixed)(first)
     return slope
 
 
-@slopes(_in_shape(0), _in_shape(1), lambda out, a, b, x: a / b * _hyp1f1(a + 1.0, b + 1.0, x))
+_in_a, _in_b = _in_shape(0), _in_shape(1)
+
+
+@slopes(lambda out, a, b, x: _in_a(a, b, x), lambda out, a, b, x: _in_b(a, b, x),
+        lambda out, a, b, x: a / b * _hyp1f1(a + 1.0, b + 1.0, x))
 def _hyp1f1(a, b, x):
     pole = is_pole(b) & lnp.logical_not(is_pole(a) & (a >= b))
     value = lnp.where(pole, lnp.where(x == 0, 1.0, np.inf), _value(a, within(lnp.logical_not(pole), b, 1.0), x))
@@ -219,8 +235,7 @@ def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
       DTypeError: an argument is complex.
       ShapeError: the shapes do not broadcast.
 
-    Derivative: `a / b * hyp1f1(a + 1, b + 1, x)` in x; in a and b that of the sum, once in reverse mode, and
-      NaN where b is 0, -1, ...
+    Derivative: `a / b * hyp1f1(a + 1, b + 1, x)` in x; in a and b that of the sum, NaN where b is 0, -1, ...
     Source: DLMF 13.2.2; negative x by 13.2.39, large ones by 13.7.2; polynomials by 13.3.1; where terms of both signs meet
       by steps along 13.2.1.
 

@@ -2,23 +2,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import lamina_numpy as lnp
 import numpy as np
-from lamina_ir import dtypes
+from lamina_autodiff import jvp
 from lamina_numpy.extend import public
 from lamina_tracing import Array, ArrayLike, lax
-from lamina_tracing.extend import typeof
 
-from .._ground import by_dtype, no_slope, real, slopes, within
-from ._deviances import drop_of, rest_of
-from ._entropies import share_of, xlog1py_of, xlogy_of
-from ._gammas import digamma_step, gammaln_after_one, gammaln_of, gammasgn_of, is_pole, log_ratio, stirling
+from .._ground import by_dtype, horner, real, slopes, within
+from ._densities import log_beta_density_of, log_gamma_density_of
+from ._gammas import (NEAR_ONE, at_pole, digamma_quotient, digamma_step, gamma_of, gammaln_after_one, gammaln_of, gammasgn_of,
+                      is_pole, log_ratio, sign_of_pole, stirling)
+from ._shapes import betainc_slope_a, betainc_slope_b, gammainc_slope_a
 
 __all__ = ["beta", "betainc", "betaln", "gammainc", "gammaincc"]
-
-_MOST_STEPS = 50000
 
 
 @slopes(lambda out, a, b: -digamma_step(a, b), lambda out, a, b: -digamma_step(b, a))
@@ -50,7 +47,46 @@ def _reflected(a, b):
     return lnp.minimum(p, high), lnp.maximum(p, high), sign, finite
 
 
-@slopes(lambda out, a, b: -out * digamma_step(a, b), lambda out, a, b: -out * digamma_step(b, a))
+def _beyond_sum(a, b):
+    """beta(a, b) - 1 / a - 1 / b of small arguments: of DLMF 5.12.1 and 5.7.3."""
+    both, of_a, of_b = a + b, lnp.ones_like(a), lnp.ones_like(b)
+    rest, total = lnp.zeros_like(a), lnp.zeros_like(a)
+    for c in NEAR_ONE[-3:-by_dtype(a, 13, 24):-1]:
+        rest, of_a, of_b = both * rest + (of_a + of_b), of_a * a, of_b * b  # ((a + b)^k - a^k - b^k) / (a b)
+        total = total + c * rest
+    h = -a * b * total
+    return -both * total * horner(h, [1.0 / math.factorial(k + 1) for k in range(8, -1, -1)])  # (exp(h) - 1) / h
+
+
+def _beta_mixed(out, value, a, b):
+    """The slope in b of that in a: all but a little cancels where both are small, or one is."""
+    low, high = lnp.where(lnp.abs(a) < lnp.abs(b), a, b), lnp.where(lnp.abs(a) < lnp.abs(b), b, a)
+    small = lnp.abs(high) < 0.1
+    one = lnp.ones_like(out)
+    p, q = within(small, a, 0.05), within(small, b, 0.05)
+    near = jvp(lambda q: jvp(lambda p: _beyond_sum(p, q), (p,), (one,))[1], (q,), (one,))[1]
+    beside = (lnp.abs(low) < 0.1) & (high >= 0.1)  # a beta(a, b) and the quotient have slopes of their own size
+    p, q = within(beside, low, 0.05), within(beside, high, 1.0)
+    quotient, slope = jvp(lambda p: digamma_quotient(q, p), (p,), (one,))
+    of_low = digamma_step(p + q, 1.0 - q)
+    mixed = -p * within(beside, value, 1.0) * (of_low * quotient + slope)
+    return lnp.where(small, near, lnp.where(beside, mixed, jvp(lambda b: _beta_first(_beta(a, b), a, b), (b,), (one,))[1]))
+
+
+def _beta_first(value, a, b):
+    none = is_pole(a + b) & (value == 0) & lnp.logical_not(is_pole(a) | is_pole(b))
+    n = within(none, a + b, 0.5)
+    beside = gamma_of(within(none, a, 1.0)) * gamma_of(within(none, b, 1.0)) * sign_of_pole(n) * gamma_of(1.0 - n)
+    plain = -value * digamma_step(within(lnp.logical_not(none), a, 1.0), within(lnp.logical_not(none), b, 1.0))
+    return lnp.where(none, at_pole(beside, n), plain)
+
+
+# the value is one of the arguments, whose slopes have its slopes in them
+_beta_slope = slopes(lambda out, *_: lnp.zeros_like(out), lambda out, value, a, b: jvp(
+    lambda a: _beta_first(_beta(a, b), a, b), (a,), (lnp.ones_like(a),))[1], _beta_mixed)(_beta_first)
+
+
+@slopes(lambda out, a, b: _beta_slope(out, a, b), lambda out, a, b: _beta_slope(out, b, a))
 def _beta(a, b):
     low, high, sign, finite = _reflected(a, b)
     sign = lnp.where((low > 0) | finite, sign, gammasgn_of(a) * gammasgn_of(b) * gammasgn_of(a + b))
@@ -79,23 +115,13 @@ def _gamma_density(a, x):
     return lnp.exp(log_gamma_density_of(a, x))
 
 
-def log_gamma_density_of(a, x):
-    """(a - 1) log x - x - log gamma(a) of arrays; of large shapes by Stirling's formula, its large parts in one deviance."""
-    large = (a >= 20.0) & (a < np.inf) & (x > 0)
-    p, y = within(large, a, 20.0), within(large, x, 20.0)
-    formula = drop_of(p, y, y - p) - stirling(p) + 0.5 * lnp.log(p / (2 * math.pi)) - lnp.log(y)
-    usual = lnp.logical_not(large)
-    p, y = within(usual, a, 1.0), within(usual, x, 1.0)
-    return lnp.where(large, formula, xlogy_of(p - 1.0, y) - y - gammaln_of(p))
-
-
-@slopes(lambda out, a, x: lax.igamma_grad_a(a, x), lambda out, a, x: _gamma_density(a, x))
+@slopes(lambda out, a, x: gammainc_slope_a(a, x), lambda out, a, x: _gamma_density(a, x))
 def gammainc_of(a, x):
     """The share of the gamma integral below x, of arrays."""
     return _gamma_edges(a, x, lax.igamma(*_inside(a, x)), True)
 
 
-@slopes(lambda out, a, x: -lax.igamma_grad_a(a, x), lambda out, a, x: -_gamma_density(a, x))
+@slopes(lambda out, a, x: -gammainc_slope_a(a, x), lambda out, a, x: -_gamma_density(a, x))
 def gammaincc_of(a, x):
     """The share above x, of arrays; for small a and x by a difference taken before its parts are rounded (DLMF 8.7.1)."""
     small = (a > 0) & (a < 0.5) & (x > 0) & (x < 1.1)
@@ -109,95 +135,9 @@ def gammaincc_of(a, x):
     return _gamma_edges(a, x, lnp.where(small, series, lax.igammac(*_inside(a, x))), False)
 
 
-@slopes(lambda out, a, b, x: lnp.log(x) + digamma_step(a, b), lambda out, a, b, x: lnp.log1p(-x) + digamma_step(b, a),
-        lambda out, a, b, x: share_of(a - 1.0, x) - share_of(b - 1.0, 1.0 - x))
-def _log_beta_end(a, b, x):
-    """The logarithm of the density at an end, x: infinite, but where that end's shape is 1; its slopes are those beside it."""
-    return xlogy_of(a - 1.0, x) + xlog1py_of(b - 1.0, -x) + lnp.log(lnp.where(x == 0, b, a))
-
-
-def log_beta_density_of(a, b, x):
-    """(a - 1) log x + (b - 1) log(1 - x) - log beta(a, b), by deviances; at both ends its limits. There the slope in the shape
-    of that end is log 0 also where this shape is 1, as on both sides of 1."""
-    inside = (x > 0) & (x < 1)
-    y = within(inside, x, 0.5)
-    z, both = 1.0 - y, a + b
-    over = a * z - b * y
-    value = (drop_of(a, both * y, -over) + drop_of(b, both * z, over) + (rest_of(both) - rest_of(a) - rest_of(b))
-             + (lnp.log(a) - lnp.log(y)) + (lnp.log(b / both) - lnp.log1p(-y)))
-    return lnp.where(inside, value, _log_beta_end(a, b, within(lnp.logical_not(inside), x, 0.5)))
-
-
 def _beta_density(a, b, x):
     """The slope of betainc in x; its limits at 0 and 1."""
     return lnp.exp(log_beta_density_of(a, b, x))
-
-
-def _fraction_slopes(a, b, x, y, log_x, log_y):
-    """The slopes in a and b of the logarithm of betainc, and what it is beside x^a y^b / (a beta(a, b)), for y = 1 - x and x
-    left of its turning point. There the fraction of DLMF 8.17.22 settles in some multiple of sqrt(a) steps: its even part, by
-    Lentz's method as in DiDonato and Morris, "Algorithm 708" (1992), whose factors have slopes too. NaN where it does not."""
-    eps = float(dtypes.finfo(typeof(x).dtype).eps)
-    base_a, base_b = log_x + (digamma_step(a, b) - 1.0 / a), log_y + digamma_step(b, a)
-
-    def unsettled(state: Any) -> Any:
-        value_change, a_change, b_change, in_a, in_b = state[-5:]
-        return ((lnp.abs(value_change - 1.0) > 2 * eps) | (lnp.abs(a_change) > 2 * eps * (lnp.abs(in_a) + lnp.abs(base_a)))
-                | (lnp.abs(b_change) > 2 * eps * (lnp.abs(in_b) + lnp.abs(base_b))))
-
-    def more(state: Any) -> Any:
-        return lnp.logical_and(state[0] < _MOST_STEPS, lnp.any(unsettled(state)))
-
-    def step(state: Any) -> Any:
-        k, c, c_a, c_b, d, d_a, d_b, value, *_, in_a, in_b = state
-        k = k + 1.0
-        under, over, s, r = a + (2.0 * k - 1.0), a + (2.0 * k + 1.0), a + b + (k - 1.0), a + (k - 1.0)
-        q, part = x / under, (a + k) / over
-        w, p, level = k * (b - k) * q, q * r, a * y - b * x + 1.0 + k * (y + 1.0)
-        top, low = w * p * s, k + w + part * level
-        top_a, top_b = top * (1.0 / r - 2.0 / under + 1.0 / s), p * (k * q * s + w)
-        low_a, low_b = part * y + (k + 1.0) / over / over * level - w / under, k * q - part * x
-        ratio, inverse = top / c, 1.0 / (low + top * d)
-        c_a, c_b = low_a + (top_a - ratio * c_a) / c, low_b + (top_b - ratio * c_b) / c
-        d_a, d_b = -inverse * (low_a + top_a * d + top * d_a) * inverse, -inverse * (low_b + top_b * d + top * d_b) * inverse
-        c, d = low + ratio, inverse
-        change, a_change, b_change = c * d, c_a / c + d_a / d, c_b / c + d_b / d
-        return k, c, c_a, c_b, d, d_a, d_b, value * change, change, a_change, b_change, in_a + a_change, in_b + b_change
-
-    first = a * y - b * x + 1.0
-    value, in_a, in_b = first / (a + 1.0), y / first - 1.0 / (a + 1.0), -x / first
-    c, zero, none = a * value, lnp.zeros_like(x), lnp.full_like(x, np.inf)
-    start = (lnp.zeros((), typeof(x).dtype), c, value + a * value * in_a, c * in_b, zero, zero, zero, value, none, none, none,
-             in_a, in_b)
-    out = lax.while_loop(more, step, start)
-    value = lnp.where(unsettled(out), np.nan, out[7])
-    return base_a - out[-2], base_b - out[-1], 1.0 / value
-
-
-def _by_shapes(a, b, x):
-    """The slopes in a and b; at both ends of x they are zero."""
-    good = (a > 0) & (b > 0) & (x > 0) & (x < 1)
-    p, q, y = within(good, a, 1.0), within(good, b, 1.0), within(good, x, 0.5)
-    turn = y > (p + 1.0) / (p + q + 2.0)
-    rest, log, log_rest = 1.0 - y, lnp.log(y), lnp.log1p(-y)
-    low, high = lnp.where(turn, q, p), lnp.where(turn, p, q)
-    in_low, in_high, left = _fraction_slopes(low, high, lnp.where(turn, rest, y), lnp.where(turn, y, rest),
-                                             lnp.where(turn, log_rest, log), lnp.where(turn, log, log_rest))
-    share = lnp.exp(log_beta_density_of(p, q, y)) * y * rest / low * left
-    ends = (a > 0) & (b > 0) & ((x == 0) | (x == 1))
-    return [lnp.where(good, share * lnp.where(turn, -other, own), lnp.where(ends, 0.0, np.nan))
-            for own, other in ((in_low, in_high), (in_high, in_low))]
-
-
-def _mixed(own, a, b, x):
-    """The slope in x of the slope in a shape."""
-    log, other = (lnp.log(x), b) if own is a else (lnp.log1p(-x), a)
-    return _beta_density(a, b, x) * (log + digamma_step(own, other))
-
-
-_twice = [no_slope("betainc's slope in a or b", name) for name in "ab"]
-betainc_slope_a = slopes(*_twice, lambda out, a, b, x: _mixed(a, a, b, x))(lambda a, b, x: _by_shapes(a, b, x)[0])
-betainc_slope_b = slopes(*_twice, lambda out, a, b, x: _mixed(b, a, b, x))(lambda a, b, x: _by_shapes(a, b, x)[1])
 
 
 @slopes(lambda out, a, b, x: betainc_slope_a(a, b, x), lambda out, a, b, x: betainc_slope_b(a, b, x),
@@ -226,7 +166,7 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
       DTypeError: an argument is complex.
       ShapeError: the shapes do not broadcast.
 
-    Derivative: `y (digamma(a) - digamma(a + b))` in a, y the result; in b likewise.
+    Derivative: `y (digamma(a) - digamma(a + b))` in a, y the result, where `a + b` is a pole its limit; in b likewise.
     Source: DLMF 5.12.1.
 
     >>> beta(np.array([1., 2.]), np.array([2., 3.]))
@@ -271,7 +211,8 @@ def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
       DTypeError: an argument is complex.
       ShapeError: the shapes do not broadcast.
 
-    Derivative: in a `lax.igamma_grad_a`; in x the density `x**(a - 1) exp(-x) / gamma(a)`.
+    Derivative: in a `lax.igamma_grad_a`, whose own slope in a is that of its sum or fraction; in x the density,
+      `x**(a - 1) exp(-x) / gamma(a)`.
     Source: DLMF 8.2.4.
 
     >>> gammainc(np.array([1., 0.]), np.array([0., 1.]))
@@ -316,7 +257,6 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
       TypeError: an argument is neither an array nor a number.
       DTypeError: an argument is complex.
       ShapeError: the shapes do not broadcast.
-      NotImplementedError: a second derivative in `a` and `b` is asked for.
 
     Derivative: in x the density; in a and b by the fraction of DLMF 8.17.22, step by step; NaN where
       50,000 steps are too few, as near the middle for `a` and `b` of some 1e8.

@@ -11,11 +11,11 @@ from typing import Any
 import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import jvp
-from lamina_tracing import lax
 
 from .._ground import by_dtype, slopes, within
-from ._incomplete import (betainc_of, betainc_slope_a, betainc_slope_b, gammainc_of, gammaincc_of, log_beta_density_of,
-                          log_gamma_density_of)
+from ._densities import log_beta_density_of, log_gamma_density_of
+from ._incomplete import betainc_of, gammainc_of, gammaincc_of
+from ._shapes import beta_log_curve, betainc_slope_a, betainc_slope_b, gamma_log_curve, gammainc_slope_a
 
 __all__ = ["beta_log_above", "beta_log_below", "beta_shares", "gamma_log_above", "gamma_log_below"]
 
@@ -72,7 +72,7 @@ def _log_of(share: Any, rest: Any) -> Any:
 
 
 def _logarithm(shares: Callable[..., Any], log_density: Callable[..., Any], in_shapes: Any, rate: Callable[..., Any],
-               sign: float, ends: tuple[float, ...], inner: tuple[float, ...]) -> Callable[..., Any]:
+               curve: Callable[..., Any], above: bool, ends: tuple[float, ...], inner: tuple[float, ...]) -> Callable[..., Any]:
     """log share of shapes and a place: from the share and the one beside it, `shares`, and the slopes of the share below,
     `in_shapes`; far out from density and rate, which see `inner` arguments where none are far. Arguments lie between 0
     and `ends`."""
@@ -94,15 +94,29 @@ def _logarithm(shares: Callable[..., Any], log_density: Callable[..., Any], in_s
         return lnp.where(far, log_density(*args) - lnp.log(rate(*out)), log)  # of all: a density that callers have anyway
 
     def slope(i: int) -> Callable[..., Any]:
-        def rule(log: Any, *args: Any) -> Any:
+        def first(log: Any, *args: Any) -> Any:
             far, usual, out, near = apart(log, args)
             log = within(usual, log, 0.0)
             if i == len(inner) - 1:
                 return lnp.where(far, sign * rate(*out), lnp.where(usual, sign * lnp.exp(log_density(*args) - log), 0.0))
             far_slope = jvp(lambda s: far_value(*out[:i], s, *out[i + 1:]), (out[i],), (lnp.ones_like(log),))[1]
             return lnp.where(far, far_slope, lnp.where(usual, sign * in_shapes[i](*near) * lnp.exp(-log), 0.0))
-        return rule
-    return slopes(*[slope(i) for i in range(len(inner))])(value)
+
+        def second(j: int) -> Callable[..., Any]:
+            bend = curve(i, j, above)
+
+            def rule(_: Any, log: Any, *args: Any) -> Any:
+                plain = jvp(lambda log, s: first(log, *args[:j], s, *args[j + 1:]), (log, args[j]),
+                            (firsts[j](log, *args), lnp.ones_like(log)))[1]
+                value = bend(*args)
+                return lnp.where(value == np.inf, plain, value)
+            return rule
+        # the logarithm is one of the arguments, whose slopes have its slopes in them
+        return slopes(lambda out, *_: lnp.zeros_like(out), *[second(j) for j in range(len(inner))])(first)
+
+    sign = -1.0 if above else 1.0
+    firsts = [slope(i) for i in range(len(inner))]
+    return slopes(*firsts)(value)
 
 
 def beta_shares(a, b, x):
@@ -113,13 +127,13 @@ def beta_shares(a, b, x):
 
 
 _GAMMA, _BETA = (np.inf, np.inf), (np.inf, np.inf, 1.0)
-_in_a = (lax.igamma_grad_a,)
+_in_a = (gammainc_slope_a,)
 _in_a_and_b = (betainc_slope_a, betainc_slope_b)
 gamma_log_below = _logarithm(lambda a, x: (gammainc_of(a, x), gammaincc_of(a, x)), log_gamma_density_of, _in_a,
-                             _gamma_rate_below, 1.0, _GAMMA, (1000.0, 1.0))
+                             _gamma_rate_below, gamma_log_curve, False, _GAMMA, (1000.0, 1.0))
 gamma_log_above = _logarithm(lambda a, x: (gammaincc_of(a, x), gammainc_of(a, x)), log_gamma_density_of, _in_a,
-                             _gamma_rate_above, -1.0, _GAMMA, (1.0, 1000.0))
-beta_log_below = _logarithm(beta_shares, log_beta_density_of, _in_a_and_b, _beta_rate_below, 1.0, _BETA,
+                             _gamma_rate_above, gamma_log_curve, True, _GAMMA, (1.0, 1000.0))
+beta_log_below = _logarithm(beta_shares, log_beta_density_of, _in_a_and_b, _beta_rate_below, beta_log_curve, False, _BETA,
                             (1000.0, 1.0, 0.25))
 beta_log_above = _logarithm(lambda a, b, x: beta_shares(a, b, x)[::-1], log_beta_density_of, _in_a_and_b, _beta_rate_above,
-                            -1.0, _BETA, (1.0, 1000.0, 0.75))
+                            beta_log_curve, True, _BETA, (1.0, 1000.0, 0.75))

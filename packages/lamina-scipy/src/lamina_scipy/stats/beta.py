@@ -6,7 +6,8 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._ground import within
-from .._special._incomplete import betainc_of, log_beta_density_of
+from .._special._densities import log_beta_density_of
+from .._special._incomplete import betainc_of
 from .._special._log_shares import beta_log_above, beta_log_below, beta_shares
 from ._laws import Law, none_at, proper, standard, supported
 

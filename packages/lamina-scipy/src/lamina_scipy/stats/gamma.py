@@ -6,7 +6,8 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._ground import within
-from .._special._incomplete import gammainc_of, gammaincc_of, log_gamma_density_of
+from .._special._densities import log_gamma_density_of
+from .._special._incomplete import gammainc_of, gammaincc_of
 from .._special._log_shares import gamma_log_above, gamma_log_below
 from ._laws import Law, none_at, proper, standard, supported
 
