@@ -55,6 +55,13 @@ def test_watchers_hear_of_every_change(option):
     assert heard == [(False, False), (True, True), (config.UNSET, True), (True, False)]
 
 
+def test_who_watches_from_inside_of_a_block_hears_its_value(option):
+    heard = []
+    with option(True):
+        option.watch(lambda value, local: heard.append((value, local)))
+    assert heard == [(False, False), (True, True), (config.UNSET, True)]
+
+
 def test_values_are_checked(option):
     with pytest.raises(ValueError, match="expected True or False"):
         option.set("yes")

@@ -166,7 +166,7 @@ def test_second_slopes_of_poch_in_both_arguments_at_its_poles_are_alike():
 
 
 def test_zeta_of_high_orders():
-    with config.enable_x64(True):  # XLA's are up to 1 % off
+    with config.enable_x64(True):
         np.testing.assert_allclose(special.zeta(np.array([137.0, 50.0]), np.array([11.75, 12.0])),
                                    [2.5399096836003852e-147, 1.1194415577850897e-54], 1e-13)
         np.testing.assert_allclose(special.polygamma(30, 11.0), -1.4837298830137115, 1e-13)

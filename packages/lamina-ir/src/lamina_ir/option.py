@@ -317,9 +317,12 @@ class Option:
             tell(self._default, False)
 
     def watch(self, tell: Callable[[Any, bool], None]) -> None:
-        """Call `tell(value, is_local)` now and on every change; a local change that ends tells `(UNSET, True)`."""
+        """Call `tell(value, is_local)` now and on every change; a local change that ends tells `(UNSET, True)`. Who comes late,
+        inside of this thread's block, is told its value too."""
         self._watchers.append(tell)
         tell(self._default, False)
+        if self._local.value is not UNSET:
+            tell(self._local.value, True)
 
     def _overlay(self, value: Any) -> None:
         if value is UNSET:

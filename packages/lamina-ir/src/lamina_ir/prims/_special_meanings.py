@@ -78,21 +78,22 @@ def digamma(x: Any) -> Any:
 def zeta(s: Any, q: Any) -> Any:
     """Hurwitz zeta, sum over k >= 0 of (q + k)^-s, by Euler-Maclaurin summation from q + n [DLMF 25.11.43]."""
     s, q = np.broadcast_arrays(np.asarray(s, np.float64), np.asarray(q, np.float64))
-    total, a = np.zeros(s.shape), q.copy()
-    # Terms one by one until a = q + n is 12, where the tail's series has converged to double precision: integral, half of the
-    # first term, and Bernoulli numbers times derivatives (`factor`).
+    total, a, gone = np.zeros(s.shape), q.copy(), np.zeros(s.shape, bool)
+    # Terms one by one until a = q + n is 12 and no less than s, where the tail's series has converged to double precision:
+    # integral, half of the first term, and Bernoulli numbers times derivatives (`factor`); or until nothing is left.
     for k in range(4096):
-        more = (a < 12) if k else np.ones(s.shape, bool)
+        more = ((a < 12) | (a < s)) & ~gone if k else np.ones(s.shape, bool)
         if not more.any():
             break
-        total = total + np.where(more, np.power(a, -s), 0.0)
-        a = np.where(more, a + 1, a)
+        term = np.where(more, np.power(a, -s), 0.0)
+        total, a = total + term, np.where(more, a + 1, a)
+        gone |= more & (a > 1) & (term <= 1e-20 * total)
     tail = np.power(a, 1 - s) / (s - 1) + 0.5 * np.power(a, -s)
     factor = s * np.power(a, -s - 1)
     for k, b in enumerate(_BERNOULLI, 1):
         tail = tail + b / math.factorial(2 * k) * factor
         factor = factor * (s + 2 * k - 1) * (s + 2 * k) / (a * a)
-    value = np.where(np.isinf(q) & (q > 0), 0.0, total + tail)
+    value = np.where(np.isinf(q) & (q > 0), 0.0, total + np.where(gone, 0.0, tail))
     pole = np.where(np.mod(s, 2) == 0, np.inf, np.nan)
     value = np.where((q <= 0) & (s != np.floor(s)), np.nan, value)
     value = np.where(s < 1, np.nan, value)

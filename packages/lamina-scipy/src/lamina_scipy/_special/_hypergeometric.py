@@ -198,7 +198,7 @@ def _in_shape(place: int) -> Any:
 
     def second(i: int) -> Any:
         def slope(out: Any, *args: Any) -> Any:
-            bend = jvp(lambda s: first(*args[:i], s, *args[i + 1:]), (args[i],), (lnp.ones_like(out),))[1]
+            bend = jvp(lambda s: first(*(s if k == i else x for k, x in enumerate(args))), (args[i],), (lnp.ones_like(out),))[1]
             return lnp.where(lnp.isnan(out), np.nan, bend)
         return by_forward(slope, 4)
 

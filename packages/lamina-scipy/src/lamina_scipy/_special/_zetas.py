@@ -71,10 +71,8 @@ def _hurwitz(x, q):
 
     p, total = lax.while_loop(lambda state: lnp.any(state[0] < 0), step, (within(left, q, 1.0), lnp.zeros_like(q)))
     pole = (q <= 0) & (q == lnp.floor(q)) & (x > 1)
-    outside = (x < 1) | (q < 0) & lnp.logical_not(left | pole)
-    of = by_dtype(x, lax.zeta, _summed)  # XLA's sum in float64 has no digits for x of 100 and q of 12
-    inside = lnp.logical_not(outside) & (x != 1) & (x < np.inf)
-    value = total + of(within(inside, lnp.where(left, y, x), 2.0), lnp.where(left, p, within(q > 0, q, 1.0)))
+    outside = (q < 0) & lnp.logical_not(left | pole)
+    value = total + lax.zeta(lnp.where(left, y, x), lnp.where(left, p, within(q > 0, q, 1.0)))
     far = (q > by_dtype(q, 1e4, 1e9)) & (q < np.inf) & (x > 1)  # where (k + q)**-x may be less than what the dtype holds
     y, p = within(far & (x < np.inf), x, 2.0), within(far, q, 1e9)
     value = lnp.where(far, lnp.power(p, 1.0 - y) * (1.0 / (y - 1.0) + 0.5 / p), value)
@@ -134,8 +132,10 @@ def _polygamma(n, x):
     whole = lnp.logical_and(n >= 0, n == lnp.floor(n))
     m = within(whole, n, 1.0)
     order = lnp.maximum(m, 1.0)
+    right = x > 0
     sign = 2.0 * lnp.remainder(order, 2.0) - 1.0
-    value = sign * lnp.exp(lax.lgamma(order + 1.0)) * _hurwitz(order + 1.0, x)
+    left = sign * lnp.exp(lax.lgamma(order + 1.0)) * _hurwitz(order + 1.0, within(lnp.logical_not(right), x, 1.0))
+    value = lnp.where(right, lax.polygamma(order, within(right, x, 1.0)), left)
     return lnp.where(whole, lnp.where(m == 0, digamma_of(x), value), np.nan)
 
 
