@@ -4,7 +4,7 @@ from __future__ import annotations
 import lamina_numpy as lnp
 import numpy as np
 import pytest
-from lamina_autodiff import grad, hessian
+from lamina_autodiff import grad, hessian, jacrev, jvp
 from lamina_autodiff.testing import check_grads
 from lamina_batching import vmap
 from lamina_ir import ShapeError, config
@@ -145,6 +145,21 @@ def test_determinants_of_singular_matrices_have_derivatives():
     minors = [[(-1) ** (i + j) * N.det(np.delete(np.delete(a, i, 0), j, 1)) for j in range(5)] for i in range(5)]
     close(grad(L.det)(a), minors)
     assert np.isfinite(hessian(L.det)(np.eye(5))).all()
+
+
+@pytest.mark.parametrize("rank", [4, 3, 2, 0])
+@pytest.mark.parametrize("kind", ["float", "complex"])
+def test_second_derivatives_of_determinants_are_minors_of_two_rows_for_every_rank(rank, kind):
+    with config.enable_x64(True):
+        a = np.array(drawn(kind, 4, rank) @ drawn(kind, rank, 4), np.complex128 if kind == "complex" else np.float64)
+        step = lambda b, i, j: jvp(lambda x: L.det(x), (b,), (np.eye(4)[i][:, None] * np.eye(4)[j] + 0 * b,))[1]
+        for (i, j), (k, l) in (((0, 1), (2, 3)), ((1, 1), (0, 0)), ((3, 0), (1, 2))):
+            found = jvp(lambda x: step(x, i, j), (a,), (np.eye(4)[k][:, None] * np.eye(4)[l] + 0 * a,))[1]
+            rest = N.det(np.delete(np.delete(a, [i, k], 0), [j, l], 1))
+            sign = (-1) ** (i + j + k + l) * (1 if (i < k) == (j < l) else -1)
+            np.testing.assert_allclose(found, sign * rest, 1e-10, 1e-13)
+        if kind == "float":
+            np.testing.assert_allclose(jacrev(jacrev(L.det))(a), hessian(L.det)(a), 1e-10, 1e-13)
 
 
 def test_matrices_without_a_result():

@@ -19,7 +19,6 @@ from .._ground.publishing import public
 from .._ground.choosing import choose_by
 from .._index.diagonals import diagonal as _diagonal
 from ._decompositions import adjoint, matrices
-from ._solving import solve_stacks
 
 __all__ = ["det", "slogdet", "SlogdetResult"]
 
@@ -114,12 +113,29 @@ def _det_jvp(primals: Any, tangents: Any) -> Any:
     return _det(primals[0]), _trace_of(_adjugate(primals[0]), tangents[0])
 
 
+def _but_two(s: Any) -> Any:
+    """The products of all numbers but the i-th and the j-th, `[..., n, n]`; 0 where i is j."""
+    n = typeof(s).shape[-1]
+    same = np.eye(n, dtype=bool)
+    out = same[:, None, :] | same[None, :, :]
+    wide = layout.broadcast_to(s[..., None, None, :], (*typeof(s).shape[:-1], n, n, n))
+    products = reductions.prod(choose_by(np.broadcast_to(out, typeof(wide).shape), literal(1, typeof(s).dtype), wide), -1)
+    return ufuncs.multiply(products, np.asarray(~same, typeof(s).dtype))
+
+
 @_adjugate.defjvp
 def _adjugate_jvp(primals: Any, tangents: Any) -> Any:
-    """d adj(a) = (tr(x) - x) adj(a) with x = a^-1 da; this one needs a to be regular."""
-    made, x = _adjugate(primals[0]), solve_stacks(primals[0], tangents[0])
-    trace = reductions.sum(_diagonal(x, 0, -2, -1), -1)
-    return made, ufuncs.subtract(ufuncs.multiply(trace[..., None, None], made), _matmul(x, made))
+    """Of a diagonal S: d adj(S) is -P dS beside the diagonal, and on it P times that of dS, where P has the products of all
+    singular values but two. So it holds for singular matrices too."""
+    a, da = primals[0], tangents[0]
+    u, s, vh = _linalg.svd(a)
+    s = convert(s, typeof(u).dtype) if typeof(s).dtype != typeof(u).dtype else s
+    products, x = _but_two(s), _matmul(_matmul(adjoint(u), da), adjoint(vh))
+    on = _matmul(products, _diagonal(x, 0, -2, -1)[..., None])
+    eye = np.eye(typeof(s).shape[-1], dtype=typeof(u).dtype)
+    change = ufuncs.subtract(ufuncs.multiply(eye, on), ufuncs.multiply(products, x))
+    turn = ufuncs.multiply(_det(u), _det(vh))[..., None, None]
+    return _adjugate(a), ufuncs.multiply(turn, _matmul(_matmul(adjoint(vh), change), adjoint(u)))
 
 
 def _expanded(a: Any, columns: tuple[int, ...], row: int) -> Any:
@@ -149,8 +165,8 @@ def det(a: ArrayLike) -> Array:
       ValueError: `a` has fewer than two axes, or its last two differ in length.
       TypeError: `a` is neither an array nor a number.
 
-    Derivative: Jacobi's formula, by the adjugate: the first holds for singular matrices too, the second only up to
-      n = 3.
+    Derivative: Jacobi's formula, by the adjugate: the first two hold for singular matrices too; above n = 3 further ones
+      where no two singular values are equal.
     Source: meaning of `numpy.linalg.det`; written out up to n = 3, from an LU decomposition above.
 
     >>> det(np.array([[1., 2.], [3., 4.]]))
