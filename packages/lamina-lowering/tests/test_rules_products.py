@@ -21,8 +21,9 @@ def params(numbers, preferred=None):
     return dict(dimension_numbers=numbers, precision=None, preferred_element_type=preferred)
 
 
-def text(x, y, numbers, platform="cpu"):
-    return str(lower(one_op(prims.dot_general_p, [aval_of(x), aval_of(y)], params(numbers)), platform=platform).module)
+def text(x, y, numbers, platform="cpu", preferred=None):
+    program = one_op(prims.dot_general_p, [aval_of(x), aval_of(y)], params(numbers, preferred))
+    return str(lower(program, platform=platform).module)
 
 
 def test_matrix_products_stay_dots():
@@ -34,6 +35,11 @@ def test_many_short_dots_are_written_out_on_cpus():
     x = floats(5000, 3)
     assert "dot_general" not in text(x, x, PAIRS) and "stablehlo.reduce" not in text(x, x, PAIRS)
     assert "dot_general" in text(x, x, PAIRS, "cuda")
+
+
+def test_sums_of_the_dtype_asked_for_are_those_of_a_dot():
+    x, y = floats(5000, 3), floats(3, 3)
+    assert "dot_general" not in text(x, y, MATMUL) and "dot_general" in text(x, y, MATMUL, preferred=np.dtype("float32"))
 
 
 def test_without_free_axes_it_is_a_product_and_a_sum():

@@ -170,3 +170,31 @@ def test_vectors_have_the_same_slopes_in_either_mode(draw, x):
 def test_complex_weights_are_refused():
     with pytest.raises(DTypeError, match="^choice: the parameters must be real; got complex64"):
         random.choice(random.PRNGKey(0), 2, p=ODD)
+
+
+@pytest.mark.parametrize("n", [2, 1500])
+@pytest.mark.parametrize("alpha", [(-1., -1., -1.), (1., -.5, 2.), (np.nan, np.nan, np.nan), (-np.inf, -np.inf, -np.inf)])
+def test_concentrations_that_are_none_give_nan_also_where_the_compiler_knows_them(alpha, n):
+    alpha = np.array(alpha, np.float32)
+    for drawn in (random.dirichlet(KEY, alpha, (n,)), jit(lambda key: random.dirichlet(key, alpha, (n,)))(KEY)):
+        assert np.isnan(drawn).all()
+
+
+def test_axes_of_length_one_are_covariances_of_all():
+    root = np.array([[1., 0], [.5, 2]], np.float32)
+    cov = root @ root.T
+    for lead in ((1,), (1, 1), (3, 1), (1, 5)):
+        stack = np.broadcast_to(cov, (*lead, 2, 2))
+        alone = random.multivariate_normal(KEY, np.zeros(2, np.float32), cov, (3, 5))
+        drawn = random.multivariate_normal(KEY, np.zeros((1, 2), np.float32), stack, (3, 5))
+        np.testing.assert_allclose(drawn, alone, 1e-5, 1e-6)
+
+
+def test_slopes_of_many_threes():
+    def draw(cov):
+        return random.multivariate_normal(KEY, np.zeros(3, np.float32), cov, (3, 500))
+
+    cov = np.eye(3, dtype=np.float32) + .5
+    x, slope = jvp(draw, (cov,), (cov,))
+    np.testing.assert_allclose(slope, x / 2, 1e-4, 1e-6)  # a multiple of the covariance is one of its root
+    assert np.isnan(jvp(draw, (-cov,), (cov,))[1]).all()

@@ -14,7 +14,7 @@ from ._arguments import as_float, common_shape, to_shape
 from ._keys import halves
 from ._normal import unit_core
 
-__all__ = ["accepted", "any_left", "full", "inverse", "sum_along_last", "with_parameters"]
+__all__ = ["accepted", "any_left", "full", "inverse", "max_along_last", "sum_along_last", "with_parameters"]
 
 _part = config.threefry_partitionable
 
@@ -57,16 +57,24 @@ def inverse(x: Any) -> Any:
 def sum_along_last(x: Any) -> Any:
     """`reduce` of sums, as `reduce_sum` of many threes would be written out, and sums of three be taken in another order.
     Numbers of 16 bits are summed in 32."""
-    t = typeof(x)
-    kind = np.dtype("float32") if t.dtype.itemsize < 4 else t.dtype
-    plus = make_jaxpr(lax.add)(*[scalar(0, kind)] * 2)
-    x = lax.convert_element_type(x, kind)
-    total, = bind(prims.reduce_p, x, scalar(0, kind), computation=plus, dimensions=(t.ndim - 1,))
-    return lax.convert_element_type(total, t.dtype)
+    own = typeof(x).dtype
+    kind = np.dtype("float32") if own.itemsize < 4 else own
+    return lax.convert_element_type(_reduced(lax.add, 0, lax.convert_element_type(x, kind)), own)
 
 
 sum_along_last.defjvp(lambda primals, tangents: (
     sum_along_last(*primals), lax.reduce_sum(tangents[0], (typeof(tangents[0]).ndim - 1,))))
+
+
+def max_along_last(x: Any) -> Any:
+    """`reduce` of maxima, not written out either; it may lose NaNs. Without a derivative."""
+    return _reduced(lax.max, -np.inf, lax.stop_gradient(x))
+
+
+def _reduced(combine: Callable[[Any, Any], Any], first: float, x: Any) -> Any:
+    t = typeof(x)
+    pair = make_jaxpr(combine)(*[scalar(first, t.dtype)] * 2)
+    return bind(prims.reduce_p, x, scalar(first, t.dtype), computation=pair, dimensions=(t.ndim - 1,))[0]
 
 
 def with_parameters(name: str, core: Callable[..., Any], count: int) -> Callable[..., Any]:

@@ -1,6 +1,7 @@
 """The gamma distribution, and the distributions that are functions of it."""
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from lamina_tracing.extend import scalar, typeof
 from ._arguments import as_float, as_shape, as_size, common_shape, fits, refuse_complex
 from ._continuous import exponential_core
 from ._discrete import rademacher_core
-from ._draws import any_left, full, inverse, sum_along_last, with_parameters
+from ._draws import any_left, full, inverse, max_along_last, sum_along_last, with_parameters
 from ._impls import is_typed
 from ._keys import halves, split_core
 from ._lanes import begin, following
@@ -35,7 +36,9 @@ def _draw(key: Any, a: Any, logs: bool, shape: tuple[int, ...], dtype: np.dtype,
     power = lax.select(boost, power, lax.full_like(a, 0 if logs else 1))
     power = lax.select(zero, lax.full_like(a, -np.inf if logs else 0), power)  # also where u is 0
     known = lax.ge(a, 0.0)  # asked of a: just below 0 a + 1 would do
-    a = lax.select(known, lax.select(boost, lax.add(a, 1.0), a), lax.full_like(a, np.nan))
+    a = lax.select(boost, lax.add(a, 1.0), a)
+    value = lax.select(known, a, lax.full_like(a, np.nan))  # that of all rounds: where it is NaN, so is the result
+    a = lax.select(known, a, lax.full_like(a, 1)) if logs else value
     # d = a - 1/3, c = 1 / (3 sqrt d): d (1 + c x)^3 for a normal x, accepted if log u < x^2 / 2 + d (1 - v + log v),
     # v the cube, for which u < 1 - 0.0331 x^4 suffices. A normal for which 1 + c x is not positive is drawn again.
     d = lax.sub(a, 1 / 3)
@@ -53,11 +56,12 @@ def _draw(key: Any, a: Any, logs: bool, shape: tuple[int, ...], dtype: np.dtype,
         quick = lax.lt(u, lax.sub(1.0, lax.mul(0.0331, lax.mul(square, square))))
         limit = lax.add(lax.mul(square, 0.5), lax.mul(d, lax.add(lax.sub(1.0, v), log_v)))
         good = lax.bitwise_and(up, lax.bitwise_or(quick, lax.lt(lax.log(u), limit)))
-        new = lax.add(lax.add(log_d, log_v), power) if logs else lax.mul(lax.mul(d, v), power)
+        new = v if logs else lax.mul(lax.mul(d, v), power)
         return lanes, lax.bitwise_not(up), lax.select(done, value, new), lax.bitwise_or(done, good)
 
-    start = lanes, lax.full_like(a, False, np.bool_), a, lax.bitwise_not(known)
-    return lax.while_loop(lambda state: any_left(state[-1]), body, start)[-2]
+    start = lanes, lax.full_like(a, False, np.bool_), value, lax.bitwise_not(known)
+    value = lax.while_loop(lambda state: any_left(state[-1]), body, start)[-2]
+    return lax.add(lax.add(log_d, lax.log(value)), power) if logs else value
 
 
 def _log_gamma(key: Any, a: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
@@ -279,9 +283,11 @@ def f(key: ArrayLike, dfnum: ArrayLike, dfden: ArrayLike, shape: ShapeLike | Non
 
 
 def _dirichlet(key: Any, alpha: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
-    logs = _log_core(key, full(alpha, shape, dtype), shape, dtype, part)
-    last, kept = len(shape) - 1, tuple(range(len(shape) - 1))
-    top = lax.broadcast_in_dim(lax.reduce_max(lax.stop_gradient(logs), (last,)), shape, kept)
+    """As JAX: in one row up to the logarithms, so that XLA, of many numbers, leaves the same part of it to its library."""
+    flat = (math.prod(shape),)
+    logs = lax.reshape(_log_core(key, lax.reshape(full(alpha, shape, dtype), flat), flat, dtype, part), shape)
+    kept = tuple(range(len(shape) - 1))
+    top = lax.broadcast_in_dim(max_along_last(logs), shape, kept)
     parts = lax.exp(lax.sub(logs, top))
     return lax.div(parts, lax.broadcast_in_dim(sum_along_last(parts), shape, kept))
 
