@@ -100,8 +100,8 @@ from lamina_scipy import special  # noqa: E402
 
 TABLE = json.loads(FILE.read_text())
 FORMS = {"bessel_jn": lambda x: special.bessel_jn(x, v=3)[3], "multigammaln": lambda x: special.multigammaln(x, 3)}
-# eps that second slopes may be off by, where it is more than 60: of scaled Bessel functions at 20
-MORE = {("i0e", True): 1000, ("i1e", True): 1200}
+# eps that second slopes may be off by, where it is more than 60: of scaled Bessel functions at 20, and at 4.5 by XLA
+MORE = {("i0e", True): 1000, ("i1e", True): 1200, ("i1e", False): 120}
 
 
 def test_every_point_is_in_the_table():

@@ -111,7 +111,7 @@ def sigmoid(x: ArrayLike) -> Array:
     Raises:
       TypeError: `x` is neither an array nor a number.
 
-    Derivative: `y (1 - y)`, y the result.
+    Derivative: `y (1 - y)`, y the result: 0 where that is rounded to 1, where `lamina.scipy.special.expit` has one.
     Source: the logistic function.
 
     >>> sigmoid(np.array([-np.inf, 0., 100.]))

@@ -7,7 +7,7 @@ import lamina_numpy as lnp
 import numpy as np
 
 from .._ground import slopes, within
-from ._deviances import drop_of, rest_of
+from ._deviances import drop_of, log1p_of, rest_of
 from ._entropies import share_of, xlog1py_of, xlogy_of
 from ._gammas import digamma_step, gammaln_of, stirling
 
@@ -24,7 +24,7 @@ def log_gamma_density_of(a, x):
     return lnp.where(large, formula, xlogy_of(p - 1.0, y) - y - gammaln_of(p))
 
 
-@slopes(lambda out, a, b, x: lnp.log(x) + digamma_step(a, b), lambda out, a, b, x: lnp.log1p(-x) + digamma_step(b, a),
+@slopes(lambda out, a, b, x: lnp.log(x) + digamma_step(a, b), lambda out, a, b, x: log1p_of(-x) + digamma_step(b, a),
         lambda out, a, b, x: share_of(a - 1.0, x) - share_of(b - 1.0, 1.0 - x))
 def _log_beta_end(a, b, x):
     """The logarithm of the density at an end, x: infinite, but where that end's shape is 1; its slopes are those beside it."""
@@ -39,5 +39,5 @@ def log_beta_density_of(a, b, x):
     z, both = 1.0 - y, a + b
     over = a * z - b * y
     value = (drop_of(a, both * y, -over) + drop_of(b, both * z, over) + (rest_of(both) - rest_of(a) - rest_of(b))
-             + (lnp.log(a) - lnp.log(y)) + (lnp.log(b / both) - lnp.log1p(-y)))
+             + (lnp.log(a) - lnp.log(y)) + (lnp.log(b / both) - log1p_of(-y)))
     return lnp.where(inside, value, _log_beta_end(a, b, within(lnp.logical_not(inside), x, 0.5)))

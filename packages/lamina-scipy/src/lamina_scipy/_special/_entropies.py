@@ -9,7 +9,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground import inexact, real, slopes, within
-from ._deviances import drop_of, log_ratio_of
+from ._deviances import drop_of, log1p_of, log_ratio_of
 
 __all__ = ["entr", "expit", "kl_div", "logit", "rel_entr", "xlog1py", "xlogy"]
 
@@ -29,9 +29,9 @@ def xlogy_of(x, y):
     return _at_zero(x, y, x * lnp.log(y))
 
 
-@slopes(lambda out, x, y: lnp.log1p(y), lambda out, x, y: share_of(x, 1.0 + y))
+@slopes(lambda out, x, y: log1p_of(y), lambda out, x, y: share_of(x, 1.0 + y))
 def xlog1py_of(x, y):
-    return _at_zero(x, y, x * lnp.log1p(y))
+    return _at_zero(x, y, x * log1p_of(y))
 
 
 @slopes(lambda out, x: -lnp.log(x) - 1.0)

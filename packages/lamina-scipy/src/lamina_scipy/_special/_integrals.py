@@ -11,6 +11,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground import by_dtype, horner, no_slope, real, slopes, within
+from ._deviances import log1p_of
 
 __all__ = ["exp1", "expi", "expn", "spence"]
 
@@ -132,7 +133,7 @@ _DILOGARITHM = (-236364091 / 2730 / 15511210043330985984000000, 854513 / 138 / 2
 
 def _li2(z):
     """The dilogarithm of z in [-1, 1/2], by powers of -log(1 - z)."""
-    u = -lnp.log1p(-z)
+    u = -log1p_of(-z)
     return u * horner(u * u, _DILOGARITHM) - 0.25 * u * u
 
 
@@ -148,12 +149,12 @@ def _spence(x):
     sixth = np.pi ** 2 / 6
     low, mid = x < 0.5, lnp.logical_and(x >= 0.5, x <= 2.0)
     small = within(low & (x > 0), x, 0.25)
-    by_zero = sixth - lnp.log(small) * lnp.log1p(-small) - _li2(small)  # DLMF 25.12.6
+    by_zero = sixth - lnp.log(small) * log1p_of(-small) - _li2(small)  # DLMF 25.12.6
     middle = _li2(1.0 - within(mid, x, 1.0))
     large = within((x > 2.0) & (x < np.inf), x, 4.0)
     inverse = 1.0 / large
     log = lnp.log(large)  # spence(x) = -log(x)**2 / 2 - spence(1 / x)
-    by_inverse = -0.5 * log * log - (sixth + log * lnp.log1p(-inverse) - _li2(inverse))
+    by_inverse = -0.5 * log * log - (sixth + log * log1p_of(-inverse) - _li2(inverse))
     value = lnp.where(mid, middle, lnp.where(low, by_zero, by_inverse))
     return lnp.where(x == 0, sixth, lnp.where(x == np.inf, -np.inf, lnp.where(x > 0, value, np.nan)))
 

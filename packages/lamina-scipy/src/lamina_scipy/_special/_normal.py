@@ -10,6 +10,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground import by_dtype, horner, real, slopes, within
+from ._deviances import log1p_of
 
 __all__ = ["erf", "erfc", "erfinv", "log_ndtr", "ndtr", "ndtri"]
 
@@ -160,7 +161,7 @@ def log_ndtr_of(x):
     far, y, total = _tail(x)
     z = lnp.where(far, 0.0, x)
     below = lnp.log(0.5 * lax.erfc(-_ROOT_HALF * lnp.minimum(z, 0.0)))
-    above = lnp.log1p(-0.5 * lax.erfc(_ROOT_HALF * lnp.maximum(z, 0.0)))
+    above = log1p_of(-0.5 * lax.erfc(_ROOT_HALF * lnp.maximum(z, 0.0)))
     tail = -0.5 * y * y - _HALF_LOG_2PI - lnp.log(-y) + lnp.log(total)
     return lnp.where(x == -np.inf, -np.inf, lnp.where(far, tail, lnp.where(z > 0, above, below)))
 

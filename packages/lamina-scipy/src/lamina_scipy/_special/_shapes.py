@@ -17,6 +17,7 @@ from lamina_tracing.extend import typeof
 
 from .._ground import by_forward, slopes, within
 from ._densities import log_beta_density_of, log_gamma_density_of
+from ._deviances import log1p_of
 from ._gammas import digamma_of, digamma_step
 
 __all__ = ["beta_log_curve", "betainc_slope_a", "betainc_slope_b", "gamma_log_curve", "gammainc_slope_a"]
@@ -183,7 +184,7 @@ def _turned(a, b, x):
     # of two shapes one tiny leaves little of one share: this one is taken, further out
     left, right = (q < 0.1) & (q < p) & (y < 0.995), (p < 0.1) & (p < q) & (y > 0.005)
     turn = right | ((y > (p + 1.0) / (p + q + 2.0)) & lnp.logical_not(left))
-    pairs = ((p, q), (y, 1.0 - y), (lnp.log(y), lnp.log1p(-y)))
+    pairs = ((p, q), (y, 1.0 - y), (lnp.log(y), log1p_of(-y)))
     return good, turn, *(lnp.where(turn, two[1 - i], two[i]) for two in pairs for i in range(2))
 
 
@@ -254,7 +255,7 @@ def beta_log_curve(i: int, j: int, above: bool) -> Callable[..., Any]:
 
 def _mixed(own, a, b, x):
     """The slope in x of the slope in a shape."""
-    log, other = (lnp.log(x), b) if own is a else (lnp.log1p(-x), a)
+    log, other = (lnp.log(x), b) if own is a else (log1p_of(-x), a)
     density = lnp.exp(log_beta_density_of(a, b, x))
     return lnp.where(density == 0, 0.0, density * (log + digamma_step(own, other)))
 

@@ -15,6 +15,7 @@ import numpy as np
 from lamina_numpy.extend import public
 
 from .._ground import by_dtype, counted, real, slopes, within
+from .._special._deviances import log1p_of
 
 __all__ = ["Law", "exponential", "from_end", "hyperbola", "log1p_square", "log_difference", "none_at", "one_less",
            "proper", "rest_beside", "standard", "supported"]
@@ -158,7 +159,7 @@ def one_less(log_share: Any) -> Any:
     near = log_share > -0.6931471805599453
     low = lnp.where(near, lnp.where(log_share < 0, log_share, -1.0), -1.0)
     high = lnp.where(near, -1.0, log_share)
-    value = lnp.where(near, lnp.log(-lnp.expm1(low)), lnp.log1p(-lnp.exp(high)))
+    value = lnp.where(near, lnp.log(-lnp.expm1(low)), log1p_of(-lnp.exp(high)))
     return lnp.where(log_share >= 0, -np.inf, value)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._ground import within
+from .._special._deviances import log1p_of
 from ._laws import Law, proper, supported
 
 __all__ = ["cdf", "logpmf", "pmf", "ppf"]
@@ -19,7 +20,7 @@ def _logpmf(k, p, loc=0):
     j = k - loc
     inside = (j == 0) | (j == 1)
     one = j == 1
-    value = lnp.where(one, lnp.log(within(one, p, 0.5)), lnp.log1p(-lnp.where(one, 0.5, p)))
+    value = lnp.where(one, lnp.log(within(one, p, 0.5)), log1p_of(-lnp.where(one, 0.5, p)))
     return proper(supported(inside, value, -np.inf, j), p >= 0, p <= 1)
 
 

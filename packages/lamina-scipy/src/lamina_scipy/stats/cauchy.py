@@ -8,6 +8,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._ground import slopes, within
+from .._special._deviances import log1p_of
 from ._laws import Law, exponential, hyperbola, log1p_square, proper, standard
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
@@ -51,7 +52,7 @@ def _rate(y):
 @slopes(lambda out, y: _rate(y))
 def _log_below(y):
     share = lnp.arctan2(lnp.ones_like(y), lnp.abs(y)) / np.pi
-    return lnp.where(y < 0, lnp.log(share), lnp.log1p(-share))
+    return lnp.where(y < 0, lnp.log(share), log1p_of(-share))
 
 
 def _logcdf(x, loc=0, scale=1):

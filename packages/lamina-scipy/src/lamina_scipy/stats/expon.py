@@ -6,6 +6,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._ground import within
+from .._special._deviances import log1p_of
 from ._laws import Law, exponential, from_end, one_less, proper, rest_beside, standard, supported
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
@@ -54,7 +55,7 @@ def _ppf(q, loc=0, scale=1):
     """>>> ppf(np.array([0., 1., 2.]))
     Array([ 0., inf, nan], dtype=float32)"""
     inside = (q >= 0) & (q <= 1)
-    return proper(loc - scale * lnp.log1p(-within(inside, q, 0.0)), inside, scale > 0)
+    return proper(loc - scale * log1p_of(-within(inside, q, 0.0)), inside, scale > 0)
 
 
 logpdf = _law(_logpdf)

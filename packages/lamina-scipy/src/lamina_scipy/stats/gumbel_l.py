@@ -5,6 +5,7 @@ import lamina_numpy as lnp
 from lamina_numpy.extend import publish as _publish
 
 from .._ground import within
+from .._special._deviances import log1p_of
 from . import gumbel_r as _right
 from ._laws import Law, proper
 
@@ -53,7 +54,7 @@ def _ppf(q, loc=0, scale=1):
     """>>> ppf(np.array([0., 0.5, 1.]))
     Array([       -inf, -0.36651292,         inf], dtype=float32)"""
     inside = (q >= 0) & (q <= 1)
-    return proper(loc + scale * lnp.log(-lnp.log1p(-within(inside, q, 0.5))), inside, scale > 0)
+    return proper(loc + scale * lnp.log(-log1p_of(-within(inside, q, 0.5))), inside, scale > 0)
 
 
 logpdf = _law(_logpdf)

@@ -6,6 +6,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._ground import within
+from .._special._deviances import log1p_of
 from ._laws import Law, exponential, from_end, one_less, proper, rest_beside, supported
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
@@ -15,7 +16,7 @@ _law = Law("pareto", "Pareto's distribution, from 1 up", b="real array, above 0:
 
 def _log_place(x, loc, scale):
     """log((x - loc) / scale), by the distance from the end at 1, which is not rounded away beside it; 0 below."""
-    return lnp.log1p(from_end(((x - loc) - scale) / scale))
+    return log1p_of(from_end(((x - loc) - scale) / scale))
 
 
 def _log_share(x, b, loc, scale):
@@ -30,7 +31,7 @@ def _logpdf(x, b, loc=0, scale=1):
     y = ((x - loc) - scale) / scale
     whole = b == np.inf  # all of it stands at the end
     c = lnp.where(whole, 1.0, b)
-    value = lnp.log(c) - (c + 1.0) * lnp.log1p(within(y >= 0, y, 0.0)) - lnp.log(scale)
+    value = lnp.log(c) - (c + 1.0) * log1p_of(within(y >= 0, y, 0.0)) - lnp.log(scale)
     value = lnp.where(whole, lnp.where(y > 0, -np.inf, np.inf), value)
     return proper(supported(y >= 0, value, -np.inf, y), b > 0, scale > 0)
 
@@ -70,7 +71,7 @@ def _ppf(q, b, loc=0, scale=1):
     Array([ 1.,  2., inf], dtype=float32)"""
     inside = (q >= 0) & (q <= 1)
     share = within(inside & (b < np.inf), q, 0.0)
-    return proper(loc + scale * lnp.exp(-lnp.log1p(-share) / b), inside, b > 0, scale > 0)
+    return proper(loc + scale * lnp.exp(-log1p_of(-share) / b), inside, b > 0, scale > 0)
 
 
 logpdf = _law(_logpdf)

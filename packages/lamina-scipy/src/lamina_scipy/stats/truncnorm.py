@@ -11,6 +11,7 @@ from lamina_numpy.extend import publish as _publish
 from lamina_tracing.extend import typeof
 
 from .._ground import within
+from .._special._deviances import log1p_of
 from .._special._normal import log_ndtr_of, ndtr_of
 from ._laws import Law, exponential, log_difference, one_less, proper, standard, supported
 
@@ -34,7 +35,7 @@ def _log_mass(a, b):
     end = lnp.where(tail & ends, low, lnp.where(tail, high - 1.0, -2.0))
     one_side = lnp.where(ends, log_difference(below, log_ndtr_of(end)), below)
     whole = tail | narrow
-    both = lnp.log1p(-ndtr_of(lnp.where(whole, -1.0, a)) - ndtr_of(lnp.where(whole, -1.0, -b)))
+    both = log1p_of(-ndtr_of(lnp.where(whole, -1.0, a)) - ndtr_of(lnp.where(whole, -1.0, -b)))
     return lnp.where(narrow, near, lnp.where(tail, one_side, both))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._ground import within
+from .._special._deviances import log1p_of
 from ._laws import Law, exponential, proper, supported
 
 __all__ = ["logpdf", "pdf"]
@@ -22,7 +23,7 @@ def _logpdf(x, c):
     inside = (x >= 0) & (x <= 2 * np.pi)
     half = lnp.sin(0.5 * within(inside, x, 0.0))
     spread = lnp.square(1.0 - c) + 4.0 * c * half * half  # 1 + c^2 - 2 c cos(x)
-    value = lnp.log1p(-c) + lnp.log1p(c) - math.log(2 * math.pi) - lnp.log(spread)
+    value = log1p_of(-c) + log1p_of(c) - math.log(2 * math.pi) - lnp.log(spread)
     return proper(supported(inside, value, -np.inf, x), c > 0, c < 1)
 
 
