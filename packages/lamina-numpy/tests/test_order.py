@@ -51,6 +51,15 @@ def test_sets_of_a_known_size_of_nothing(fun):
     np.testing.assert_array_equal(found, [*expected, *[7] * (4 - len(expected))])
 
 
+@pytest.mark.parametrize("first, second", [("int8", "uint8"), ("uint8", "int16"), ("int16", "float32"), ("float16", "int8")])
+@pytest.mark.parametrize("size", [None, 3])
+def test_what_is_left_of_a_set_keeps_its_dtype(first, second, size):
+    found = lnp.setdiff1d(np.array([3, 1, 2], first), np.array([1], second), size=size)
+    assert found.dtype == first and found.tolist() == [2, 3, 0][:size or 2]
+    large = lnp.setdiff1d(np.array([2**24 + 1, 5], np.int32), np.array([5], np.float32), size=size)
+    assert large.tolist()[0] == 2**24 + 1
+
+
 def test_sets_of_a_known_size_count_nan_once():
     x = np.array([np.nan, 1, np.nan], np.float32)
     np.testing.assert_array_equal(lnp.setdiff1d(x, _V, size=3), [np.nan, 0, 0])

@@ -346,7 +346,7 @@ def setdiff1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, si
         are.
       fill_value: what fills up to `size`; None for 0.
     Returns:
-      Array `[size]`, in the dtype that both promote to.
+      Array `[size]`, in the dtype of `ar1`.
     Raises:
       ConcretizationError: an array is traced and `size` is None.
       TypeError: `ar1` or `ar2` is neither an array nor a number.
@@ -356,10 +356,12 @@ def setdiff1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, si
     >>> setdiff1d(np.array([3, 1, 2]), np.array([1, 5]))
     Array([2, 3], dtype=int32)
     """
+    own = ravel(asarray(ar1))  # its elements, whatever both are rounded to where they are compared
     x, y = _flat("setdiff1d", ar1, ar2)
     if size is None:
-        return put(np.setdiff1d(_known("setdiff1d", x), _known("setdiff1d", y), assume_unique), typeof(x).dtype)
-    values, first = _distinct(x)
+        kept = np.asarray(_known("setdiff1d", own))[~np.isin(_known("setdiff1d", x), _known("setdiff1d", y))]
+        return put(kept if assume_unique else np.unique(kept), typeof(own).dtype)
+    values, first = _distinct(own)
     return _select(values, logical_and(first, isin(values, y, invert=True)), size, fill_value)
 
 
