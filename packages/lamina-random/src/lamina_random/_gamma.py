@@ -25,8 +25,9 @@ __all__ = ["ball", "beta", "chisquare", "dirichlet", "f", "gamma", "generalized_
 _part = config.threefry_partitionable
 
 
-def _draw(key: Any, a: Any, logs: bool, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
+def _draw(key: Any, a: Any, logs: bool, late: bool, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
     """Gamma numbers or their logarithms: Marsaglia and Tsang's cubed normals; for a < 1, a draw for a + 1 times u^(1/a).
+    The loop has logarithms at hand; those that are `late` are taken behind it, where they can join what follows.
 
     Each element has a key of its own. What is no parameter gives NaN and is not waited for.
     """
@@ -38,7 +39,7 @@ def _draw(key: Any, a: Any, logs: bool, shape: tuple[int, ...], dtype: np.dtype,
     known = lax.ge(a, 0.0)  # asked of a: just below 0 a + 1 would do
     a = lax.select(boost, lax.add(a, 1.0), a)
     value = lax.select(known, a, lax.full_like(a, np.nan))  # that of all rounds: where it is NaN, so is the result
-    a = lax.select(known, a, lax.full_like(a, 1)) if logs else value
+    a = lax.select(known, a, lax.full_like(a, 1)) if late else value
     # d = a - 1/3, c = 1 / (3 sqrt d): d (1 + c x)^3 for a normal x, accepted if log u < x^2 / 2 + d (1 - v + log v),
     # v the cube, for which u < 1 - 0.0331 x^4 suffices. A normal for which 1 + c x is not positive is drawn again.
     d = lax.sub(a, 1 / 3)
@@ -56,31 +57,31 @@ def _draw(key: Any, a: Any, logs: bool, shape: tuple[int, ...], dtype: np.dtype,
         quick = lax.lt(u, lax.sub(1.0, lax.mul(0.0331, lax.mul(square, square))))
         limit = lax.add(lax.mul(square, 0.5), lax.mul(d, lax.add(lax.sub(1.0, v), log_v)))
         good = lax.bitwise_and(up, lax.bitwise_or(quick, lax.lt(lax.log(u), limit)))
-        new = v if logs else lax.mul(lax.mul(d, v), power)
+        new = v if late else lax.add(lax.add(log_d, log_v), power) if logs else lax.mul(lax.mul(d, v), power)
         return lanes, lax.bitwise_not(up), lax.select(done, value, new), lax.bitwise_or(done, good)
 
     start = lanes, lax.full_like(a, False, np.bool_), value, lax.bitwise_not(known)
     value = lax.while_loop(lambda state: any_left(state[-1]), body, start)[-2]
-    return lax.add(lax.add(log_d, lax.log(value)), power) if logs else value
+    return lax.add(lax.add(log_d, lax.log(value)), power) if late else value
 
 
-def _log_gamma(key: Any, a: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
-    return _draw(key, a, True, shape, dtype, part)
+def _log_gamma(key: Any, a: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool, late: bool) -> Any:
+    return _draw(key, a, True, late, shape, dtype, part)
 
 
 def _plain_gamma(key: Any, a: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
-    return _draw(key, a, False, shape, dtype, part)
+    return _draw(key, a, False, False, shape, dtype, part)
 
 
 # Compiled, where a derivative is taken of known numbers too: no step of theirs is seen by checks for NaN and transfers.
-_log_core = custom_jvp(jit(_log_gamma, static_argnums=(2, 3, 4), inline=True), nondiff_argnums=(2, 3, 4))
+_log_core = custom_jvp(jit(_log_gamma, static_argnums=(2, 3, 4, 5), inline=True), nondiff_argnums=(2, 3, 4, 5))
 _gamma_core = custom_jvp(jit(_plain_gamma, static_argnums=(2, 3, 4), inline=True), nondiff_argnums=(2, 3, 4))
 
 
-def _log_jvp(shape: Any, dtype: Any, part: Any, primals: Any, tangents: Any) -> Any:
+def _log_jvp(shape: Any, dtype: Any, part: Any, late: Any, primals: Any, tangents: Any) -> Any:
     """d log x / da = dx / da / x; for tiny x, where P = x^a / gamma(a + 1), it is (digamma(a + 1) - log x) / a."""
     key, a = primals
-    logs = _log_core(key, a, shape, dtype, part)
+    logs = _log_core(key, a, shape, dtype, part, late)
     x = lax.exp(logs)
     tiny = lax.lt(x, scalar(1e-20, dtype))
     inside = lax.select(tiny, lax.full_like(x, 1), x)
@@ -101,10 +102,10 @@ _gamma_core.defjvp(_gamma_jvp)
 
 def _beta(key: Any, a: Any, b: Any, shape: Any, dtype: Any, part: bool) -> Any:
     if is_typed(key):
-        x, y = (_log_core(k, p, shape, dtype, part) for k, p in zip(halves(key, 2, part), (a, b)))
+        x, y = (_log_core(k, p, shape, dtype, part, False) for k, p in zip(halves(key, 2, part), (a, b)))
     else:  # in one loop, which compiles in half the time of two
         given = lax.concatenate([lax.expand_dims(p, (0,)) for p in (a, b)], 0)
-        logs = _log_core(split_core(key, (2,), part), given, (2, *shape), dtype, part)
+        logs = _log_core(split_core(key, (2,), part), given, (2, *shape), dtype, part, False)
         x, y = (lax.index_in_dim(logs, i, 0, keepdims=False) for i in (0, 1))
     top = lax.max(x, y)
     x, y = lax.exp(lax.sub(x, top)), lax.exp(lax.sub(y, top))
@@ -112,7 +113,7 @@ def _beta(key: Any, a: Any, b: Any, shape: Any, dtype: Any, part: bool) -> Any:
 
 
 def _chisquare(key: Any, df: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    return lax.mul(2.0, lax.exp(_log_core(key, lax.mul(0.5, df), shape, dtype, part)))
+    return lax.mul(2.0, lax.exp(_log_core(key, lax.mul(0.5, df), shape, dtype, part, False)))
 
 
 def _t(key: Any, df: Any, shape: Any, dtype: Any, part: bool) -> Any:
@@ -129,7 +130,7 @@ def _f(key: Any, dfnum: Any, dfden: Any, shape: Any, dtype: Any, part: bool) -> 
 
 
 _draw_gamma = with_parameters("gamma", lambda key, a, *rest: _gamma_core(key, a, *rest), 1)
-_draw_log = with_parameters("loggamma", lambda key, a, *rest: _log_core(key, a, *rest), 1)
+_draw_log = with_parameters("loggamma", lambda key, a, shape, dtype, part: _log_core(key, a, shape, dtype, part, False), 1)
 _draw_beta, _draw_chi = with_parameters("beta", _beta, 2), with_parameters("chisquare", _chisquare, 1)
 _draw_t, _draw_f = with_parameters("t", _t, 1), with_parameters("f", _f, 2)
 
@@ -285,7 +286,7 @@ def f(key: ArrayLike, dfnum: ArrayLike, dfden: ArrayLike, shape: ShapeLike | Non
 def _dirichlet(key: Any, alpha: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
     """As JAX: in one row up to the logarithms, so that XLA, of many numbers, leaves the same part of it to its library."""
     flat = (math.prod(shape),)
-    logs = lax.reshape(_log_core(key, lax.reshape(full(alpha, shape, dtype), flat), flat, dtype, part), shape)
+    logs = lax.reshape(_log_core(key, lax.reshape(full(alpha, shape, dtype), flat), flat, dtype, part, True), shape)
     kept = tuple(range(len(shape) - 1))
     top = lax.broadcast_in_dim(max_along_last(logs), shape, kept)
     parts = lax.exp(lax.sub(logs, top))
