@@ -74,7 +74,11 @@ export function zeta(s, q) {
   if (q === Infinity) return 0;
   if (q < -1e6) return NaN; // too many terms for this reader
   let total = 0, a = q;
-  for (; a < 12; a++) total += a ** -s;
+  for (; a < 12 || a < s; a++) { // beyond both the tail's series has converged
+    const term = a === 1 ? 1 : a ** -s; // 1 ** Infinity is NaN here
+    total += term;
+    if (a > 0 && term <= 1e-20 * total) return total;
+  }
   let tail = a ** (1 - s) / (s - 1) + 0.5 * a ** -s, factor = s * a ** (-s - 1), factorial = 2;
   BERNOULLI.forEach((b, i) => {
     const k = i + 1;

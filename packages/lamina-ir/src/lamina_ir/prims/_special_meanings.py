@@ -106,7 +106,7 @@ def polygamma(n: Any, x: Any) -> Any:
     n, x = np.broadcast_arrays(np.asarray(n, np.float64), np.asarray(x, np.float64))
     sign = np.where(np.mod(n, 2) == 0, -1.0, 1.0)
     general = sign * np.exp(lgamma(n + 1)) * zeta(n + 1, x)
-    return np.where((n < 0) | (n != np.floor(n)), np.nan, np.where(n == 0, digamma(x), general))
+    return np.where((n < 0) | (n != np.floor(n)) | np.isinf(n), np.nan, np.where(n == 0, digamma(x), general))
 
 
 def _bessel(order: int, a: Any) -> Any:
