@@ -146,7 +146,7 @@ def _fraction_slopes(a, b, x, y, base_a, base_b, further=False):
     and x left of its turning point; the logarithm of betainc has the slopes `base` besides. There the fraction of DLMF 8.17.22
     settles in some multiple of sqrt(a) steps: its even part, by Lentz's method as in DiDonato and Morris, "Algorithm 708"
     (1992), whose factors have slopes too. NaN where it does not."""
-    eps = float(dtypes.finfo(typeof(x).dtype).eps)
+    eps = _eps(x)
 
     def unsettled(state: Any) -> Any:
         value_change, a_change, b_change, in_a, in_b = state[-5:]
