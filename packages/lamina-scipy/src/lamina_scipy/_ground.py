@@ -5,7 +5,7 @@ slope in each argument is given. A slope is only computed where its argument is 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, NoReturn, TypeVar
 
@@ -67,12 +67,30 @@ def counted(call: str, core: Callable[..., Any], *xs: Any) -> Any:
     return (own_terms(real) if whole else real)(call, core, *xs)
 
 
-def slopes(*given: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Mark a function of arrays: its slope in each argument is `slope(result, *arguments)`."""
+def slopes(*given: Callable[..., Any], seconds: Mapping[tuple[int, int], Callable[..., Any]] | None = None
+           ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Mark a function of arrays: its slope in each argument is `slope(result, *arguments)`. The second slope in a pair
+    of places that `seconds` names is `second(plain, result, *arguments)`; `plain` is what the slopes themselves give."""
+    curves = seconds or {}
+
+    def second(i: int, j: int) -> Callable[..., Any]:
+        def rule(_: Any, out: Any, *args: Any) -> Any:
+            plain = jvp(lambda out, s: given[i](out, *args[:j], s, *args[j + 1:]), (out, args[j]),
+                        (given[j](out, *args), lnp.ones_like(out)))[1]
+            curve = curves.get((min(i, j), max(i, j)))
+            return curve(plain, out, *args) if curve else plain
+        return rule
+
+    def first(i: int) -> Callable[..., Any]:  # the result is one of its arguments, whose slopes have the result's in them
+        own = [second(i, j) for j in range(len(given))] if any(i in pair for pair in curves) else []
+        return slopes(lambda slope, *_: lnp.zeros_like(slope), *own)(given[i]) if own else given[i]
+
+    firsts = [first(i) for i in range(len(given))]
+
     def mark(fun: Callable[..., Any]) -> Callable[..., Any]:
         # Compiled, where a derivative is taken of known numbers too: numbers that a choice leaves out are not looked at.
         ruled = custom_jvp(jit(fun, inline=True))
-        compiled = [jit(slope, inline=True) for slope in given]
+        compiled = [jit(slope, inline=True) for slope in firsts]
 
         def rule(primals: Any, tangents: Any) -> Any:
             out = ruled(*primals)

@@ -186,21 +186,16 @@ def _none_where(condition, x, value):
     return lnp.where(condition, np.nan * within(condition, x, 0.0), value)
 
 
-def _poch_twice(_, out, z, m):
+def _poch_twice(plain, out, z, m):
     """The second slope in z; near 0 by z poch(z + 1, m - 1), as terms like 1 / z cancel."""
     near = (lnp.abs(z) < 0.25) & (lnp.abs(m) > 4.0 * lnp.abs(z)) & lnp.logical_not(is_pole(z + m))
-    one = lnp.ones_like(out)
     h = within(near, m, 1.0) - 1.0
-    beside = jvp(lambda z: _poch(z + 1.0, h) * (1.0 + z * digamma_step(z + 1.0, h)), (within(near, z, 0.0),), (one,))[1]
-    return lnp.where(near, beside, jvp(lambda z: _poch_first(_poch(z, m), z, m), (z,), (one,))[1])
+    beside = jvp(lambda z: _poch(z + 1.0, h) * (1.0 + z * digamma_step(z + 1.0, h)), (within(near, z, 0.0),),
+                 (lnp.ones_like(out),))[1]
+    return lnp.where(near, beside, plain)
 
 
-# the value is one of the arguments, whose slopes have its slopes in them
-_poch_slope_z = slopes(lambda out, *_: lnp.zeros_like(out), _poch_twice, lambda _, out, z, m: jvp(
-    lambda m: _poch_first(_poch(z, m), z, m), (m,), (lnp.ones_like(out),))[1])(_poch_first)
-
-
-@slopes(lambda out, z, m: _poch_slope_z(out, z, m), _poch_slope_m)
+@slopes(_poch_first, _poch_slope_m, seconds={(0, 0): _poch_twice})
 def _poch(z, m):
     y = z + m
     over, under = is_pole(y), is_pole(z)

@@ -58,11 +58,11 @@ def _beyond_sum(a, b):
     return -both * total * horner(h, [1.0 / math.factorial(k + 1) for k in range(8, -1, -1)])  # (exp(h) - 1) / h
 
 
-def _beta_mixed(out, value, a, b):
+def _beta_mixed(plain, value, a, b):
     """The slope in b of that in a: all but a little cancels where both are small, or one is."""
     low, high = lnp.where(lnp.abs(a) < lnp.abs(b), a, b), lnp.where(lnp.abs(a) < lnp.abs(b), b, a)
     small = lnp.abs(high) < 0.1
-    one = lnp.ones_like(out)
+    one = lnp.ones_like(value)
     p, q = within(small, a, 0.05), within(small, b, 0.05)
     near = jvp(lambda q: jvp(lambda p: _beyond_sum(p, q), (p,), (one,))[1], (q,), (one,))[1]
     beside = (lnp.abs(low) < 0.1) & (high >= 0.1)  # a beta(a, b) and the quotient have slopes of their own size
@@ -70,7 +70,7 @@ def _beta_mixed(out, value, a, b):
     quotient, slope = jvp(lambda p: digamma_quotient(q, p), (p,), (one,))
     of_low = digamma_step(p + q, 1.0 - q)
     mixed = -p * within(beside, value, 1.0) * (of_low * quotient + slope)
-    return lnp.where(small, near, lnp.where(beside, mixed, jvp(lambda b: _beta_first(_beta(a, b), a, b), (b,), (one,))[1]))
+    return lnp.where(small, near, lnp.where(beside, mixed, plain))
 
 
 def _beta_first(value, a, b):
@@ -81,12 +81,7 @@ def _beta_first(value, a, b):
     return lnp.where(none, at_pole(beside, n), plain)
 
 
-# the value is one of the arguments, whose slopes have its slopes in them
-_beta_slope = slopes(lambda out, *_: lnp.zeros_like(out), lambda out, value, a, b: jvp(
-    lambda a: _beta_first(_beta(a, b), a, b), (a,), (lnp.ones_like(a),))[1], _beta_mixed)(_beta_first)
-
-
-@slopes(lambda out, a, b: _beta_slope(out, a, b), lambda out, a, b: _beta_slope(out, b, a))
+@slopes(_beta_first, lambda out, a, b: _beta_first(out, b, a), seconds={(0, 1): _beta_mixed})
 def _beta(a, b):
     low, high, sign, finite = _reflected(a, b)
     sign = lnp.where((low > 0) | finite, sign, gammasgn_of(a) * gammasgn_of(b) * gammasgn_of(a + b))

@@ -101,22 +101,19 @@ def _logarithm(shares: Callable[..., Any], log_density: Callable[..., Any], in_s
                 return lnp.where(far, sign * rate(*out), lnp.where(usual, sign * lnp.exp(log_density(*args) - log), 0.0))
             far_slope = jvp(lambda s: far_value(*out[:i], s, *out[i + 1:]), (out[i],), (lnp.ones_like(log),))[1]
             return lnp.where(far, far_slope, lnp.where(usual, sign * in_shapes[i](*near) * lnp.exp(-log), 0.0))
+        return first
 
-        def second(j: int) -> Callable[..., Any]:
-            bend = curve(i, j, above)
+    def second(i: int, j: int) -> Callable[..., Any]:
+        bend = curve(i, j, above)
 
-            def rule(_: Any, log: Any, *args: Any) -> Any:
-                plain = jvp(lambda log, s: first(log, *args[:j], s, *args[j + 1:]), (log, args[j]),
-                            (firsts[j](log, *args), lnp.ones_like(log)))[1]
-                value = bend(*args)
-                return lnp.where(value == np.inf, plain, value)
-            return rule
-        # the logarithm is one of the arguments, whose slopes have its slopes in them
-        return slopes(lambda out, *_: lnp.zeros_like(out), *[second(j) for j in range(len(inner))])(first)
+        def rule(plain: Any, _: Any, *args: Any) -> Any:
+            value = bend(*args)
+            return lnp.where(value == np.inf, plain, value)
+        return rule
 
     sign = -1.0 if above else 1.0
-    firsts = [slope(i) for i in range(len(inner))]
-    return slopes(*firsts)(value)
+    count = len(inner)
+    return slopes(*map(slope, range(count)), seconds={(i, j): second(i, j) for j in range(count) for i in range(j + 1)})(value)
 
 
 def beta_shares(a, b, x):
