@@ -24,7 +24,7 @@ from ._order import sorting
 from ._reduce import averages, reductions, running
 from ._shape import layout, views
 from ._ground.promotion import is_array
-from ._ground.publishing import check_known, compiled, hashable, method, operator_for, public, under_second_name
+from ._ground.publishing import PLAIN_NUMBERS, check_known, compiled, hashable, method, operator_for, public, under_second_name
 
 __all__ = ["install"]
 
@@ -42,6 +42,7 @@ _BINARY: dict[str, tuple[Function, str | None]] = {
     "__eq__": (logic.equal, None), "__ne__": (logic.not_equal, None), "__lt__": (logic.less, None),
     "__le__": (logic.less_equal, None), "__gt__": (logic.greater, None), "__ge__": (logic.greater_equal, None)}
 _SYMBOLS = "+ - * / // % divmod() ** @ & | ^ << >> == != < <= > >=".split()
+_AS_THEY_ARE = ("**", "@")  # what they do with a number depends on which it is, or they take none
 _SEQUENCES = (list, tuple)
 _TEXTS = (str, bytes, bytearray)
 _UNARY: dict[str, Function] = {
@@ -69,10 +70,14 @@ def _unfit(symbol: str, left: Any, right: Any) -> TypeError:
                      + ("" if text else "; make lists and tuples arrays first, with numpy.asarray"))
 
 
-def _forward(name: str, symbol: str, fun: Function) -> Function:
+def _forward(name: str, symbol: str, fun: Function, ready: Any) -> Function:
     """An operator: `NotImplemented` for operands that are no arrays, so that their own operator gets its turn. Lists and
-    tuples get none: theirs would repeat or join them."""
+    tuples get none: theirs would repeat or join them. Numbers of the types in `ready` are asked for beside the array."""
+    slot = slots.operators
+
     def op(self: Any, other: Any) -> Any:
+        if type(other) in ready:
+            other = slot.beside(self, other)
         try:
             return fun(self, other)
         except TypeError:
@@ -86,8 +91,12 @@ def _forward(name: str, symbol: str, fun: Function) -> Function:
     return op
 
 
-def _reflected(name: str, symbol: str, fun: Function) -> Function:
+def _reflected(name: str, symbol: str, fun: Function, ready: Any) -> Function:
+    slot = slots.operators
+
     def op(self: Any, other: Any) -> Any:
+        if type(other) in ready:
+            other = slot.beside(self, other)
         try:
             return fun(other, self)
         except TypeError:
@@ -101,13 +110,13 @@ def _reflected(name: str, symbol: str, fun: Function) -> Function:
     return op
 
 
-def _operators(pick: Callable[[Function], Function]) -> dict[str, Any]:
+def _operators(pick: Callable[[Function], Function], ready: Any = ()) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for symbol, (name, (fun, back)) in zip(_SYMBOLS, _BINARY.items(), strict=True):
-        fast = pick(fun)
-        table[name] = _forward(name, symbol, fast)
+        fast, types = pick(fun), () if symbol in _AS_THEY_ARE else ready
+        table[name] = _forward(name, symbol, fast, types)
         if back is not None:
-            table[back] = _reflected(back, symbol, fast)
+            table[back] = _reflected(back, symbol, fast, types)
     return table
 
 
@@ -256,7 +265,7 @@ def _array_table() -> dict[str, Any]:
         return self if self.ndim < 2 else transpose(self, None)
 
     return {
-        **_MORE, **_operators(operator_for), **{name: method(fun) for name, fun in (_UNARY | _METHODS).items()},
+        **_MORE, **_operators(operator_for, PLAIN_NUMBERS), **{name: method(fun) for name, fun in (_UNARY | _METHODS).items()},
         "__getitem__": getitem.getitem, "__setitem__": at.setitem, "__round__": compiled(_rounded), "at": at.at,
         "clip": array_clip, "reshape": array_reshape, "searchsorted": array_search, "squeeze": array_squeeze,
         "transpose": array_transpose, **_by_name({

@@ -110,6 +110,7 @@ _REFUSED: list[tuple[str, Any, str]] = [
     ("np.sin(x, out=x)", TypeError, "immutable|ArrayType|array"), ("next(iter([]))", StopIteration, ""),
     ("v.item()", ValueError, "size 1"), ("x.__delitem__(0)", (TypeError, AttributeError), "delet|delitem|immutable")]
 
+_TIMES = 3  # a number that comes again may lie ready somewhere
 _IN_PLACE = "+ - * / // % **".split()
 
 
@@ -140,14 +141,16 @@ def _as_numpy(text: str) -> None:
         want = eval(text, {**_PLAIN, **names})
         if text.startswith("np.asarray") and isinstance(want, np.ndarray):
             want = np.array(want)
-        _same(eval(text, _arrays()), want, text)
+        for _ in range(_TIMES):
+            _same(eval(text, _arrays()), want, text)
 
 
 def _as_written(text: str, want: Any) -> None:
-    got = eval(text, _arrays())
-    if isinstance(got, Array) and not isinstance(want, Array):
-        got = got.tolist()
-    assert got == want and type(got) is type(want), f"{text}: expected {want!r}; got {got!r}"
+    for _ in range(_TIMES):
+        got = eval(text, _arrays())
+        if isinstance(got, Array) and not isinstance(want, Array):
+            got = got.tolist()
+        assert got == want and type(got) is type(want), f"{text}: expected {want!r}; got {got!r}"
 
 
 def _refused(text: str, error: Any, words: str) -> None:

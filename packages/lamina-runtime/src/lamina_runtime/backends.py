@@ -187,7 +187,9 @@ def get_backend(platform: str | None = None) -> Any:
 
 def live_arrays(platform: str | None = None) -> list[Any]:
     """The arrays of a platform that are alive."""
-    return [x for x in client(platform).live_arrays() if x.aval is not None and x.aval is not safe_launch.IN_FLIGHT]
+    ours = {id(x) for table in owner.current.numbers.values() for x in table.values()}
+    return [x for x in client(platform).live_arrays()
+            if x.aval is not None and x.aval is not safe_launch.IN_FLIGHT and id(x) not in ours]
 
 
 def setup_tpu(tpu_driver_version: Any = None) -> None:

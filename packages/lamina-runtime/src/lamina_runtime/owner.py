@@ -27,6 +27,7 @@ class Owner:
       singles, lists, gspmds, faces: placements, see `shardings`.
       ways: (question, old placement, new one, shape) -> how arrays get there, see `on_device`; text of devices -> these.
       layouts: program -> the user's placements of its arguments and results, by their key, see `layouts`.
+      numbers: float, int -> numbers of that type -> arrays of them on the default device, see `ready_numbers`.
       repeats: table of a function -> calls over several processes that it has seen, see `repeats`.
       windows: client -> programs with collectives in flight, see `safe_launch`.
       orders, pending: tokens of ordered effects, receipts of the others, see `effects`.
@@ -35,7 +36,8 @@ class Owner:
     """
 
     __slots__ = ("epoch", "clients", "failures", "default", "default_device", "by_process", "singles", "lists", "gspmds",
-                 "faces", "ways", "layouts", "repeats", "windows", "orders", "pending", "executables", "size", "together")
+                 "faces", "ways", "layouts", "numbers", "repeats", "windows", "orders", "pending", "executables", "size",
+                 "together")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
@@ -50,6 +52,7 @@ class Owner:
         self.faces: dict[Any, Any] = {}
         self.ways: dict[Any, Any] = {}
         self.layouts: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+        self.numbers: dict[type, dict[Any, Any]] = {float: {}, int: {}}
         self.repeats: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
         self.windows: dict[Any, Any] = {}
         self.orders: dict[Any, Any] = {}

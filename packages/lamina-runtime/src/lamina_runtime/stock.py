@@ -8,7 +8,8 @@ from lamina_tracing import slots
 from lamina_tracing.extend import hide_frames_of, register_array_type
 
 from ._jaxlib import Device, Sharding
-from . import array_methods, compilation_cache, debug, dispatcher, evaluator, forks, mesh_utils, stages, trees_cpp
+from . import (array_methods, compilation_cache, debug, dispatcher, evaluator, forks, mesh_utils, ready_numbers, stages,
+               trees_cpp)
 from ._version import __version__
 from .arrays import Array, Shard
 from .assembling import (make_array_from_callback, make_array_from_process_local_data,
@@ -60,6 +61,7 @@ dispatcher.install()
 evaluator.install()
 debug.install()
 forks.install()
+ready_numbers.install()
 
 
 def __getattr__(name: str) -> Any:

@@ -17,8 +17,8 @@ from lamina_ir import ExecutionError, config
 
 from . import _jaxlib
 
-__all__ = ["asked_for", "for_numbers", "is_set", "marked", "tell_refused", "transfer_guard", "transfer_guard_device_to_device",
-           "transfer_guard_device_to_host", "transfer_guard_host_to_device"]
+__all__ = ["DIRECTIONS", "asked_for", "for_numbers", "is_set", "marked", "tell_refused", "transfer_guard",
+           "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device"]
 
 LEVELS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
 used = False  # whether a guard was ever set: until then transfers need not say that they are asked for
@@ -46,12 +46,12 @@ def _guard(direction: str) -> config.Option:
 transfer_guard_host_to_device = _guard("host_to_device")
 transfer_guard_device_to_device = _guard("device_to_device")
 transfer_guard_device_to_host = _guard("device_to_host")
-_ALL = (transfer_guard_host_to_device, transfer_guard_device_to_device, transfer_guard_device_to_host)
+DIRECTIONS = (transfer_guard_host_to_device, transfer_guard_device_to_device, transfer_guard_device_to_host)
 
 
 def _set_all(value: Any, is_local: bool) -> None:
     if not is_local and (value != "allow" or used):
-        for option in _ALL:
+        for option in DIRECTIONS:
             option.set(value)
 
 
@@ -69,7 +69,7 @@ def transfer_guard(new_val: str) -> Iterator[None]:
     ...     pass
     """
     with ExitStack() as stack:
-        for option in (*_ALL, _every):  # the last says in the block what it was given
+        for option in (*DIRECTIONS, _every):  # the last says in the block what it was given
             stack.enter_context(option(new_val))
         yield
 

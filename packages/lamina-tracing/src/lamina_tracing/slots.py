@@ -241,9 +241,13 @@ class Operators:
 
     `functions`, which may be set, gives what a function of NumPy's does with traced values where `numpy_names` has no row of
     that name: `functions("linalg.pinv")`, or None.
+
+    `beside`, which may be set, gives what operators of a concrete array take for a float or an int: `beside(x, 0.5)`, an
+    array of that number which lies ready where `x` does, weakly typed as the number is, or the number.
     """
 
     functions: Callable[[str], Callable[..., Any] | None] = staticmethod(lambda name: None)  # of NumPy's, without a row
+    beside: Callable[[Any, Any], Any] = staticmethod(lambda x, number: number)
 
     def __init__(self) -> None:
         self.tracer_table: dict[str, Any] = {}

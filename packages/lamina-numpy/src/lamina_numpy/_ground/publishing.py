@@ -16,14 +16,15 @@ from types import FunctionType, MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
-from lamina_tracing import Array, jit
+from lamina_tracing import Array, jit, slots
 from lamina_tracing.extend import EVALUATION, Tracer, in_name, now
 
-__all__ = ["check_known", "compiled", "core", "hashable", "method", "operator_for", "public", "publish", "published", "settled",
-           "under_second_name"]
+__all__ = ["PLAIN_NUMBERS", "check_known", "compiled", "core", "hashable", "method", "operator_for", "public", "publish",
+           "published", "settled", "under_second_name"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any]
+PLAIN_NUMBERS = frozenset((float, int))  # types that `slots.operators.beside` is asked about
 _static: dict[Function, tuple[str, ...]] = {}  # of every function that has a jitted twin
 _twins: dict[Function, Any] = {}
 _faces: dict[Function, Function | None] = {}  # of every public one; None where it has none of its own
@@ -203,9 +204,16 @@ def _at_home(fun: Any) -> None:
 def _taking_lists(fun: Function) -> Function:
     """The face of functions whose static arguments may be lists and arrays."""
     told = in_name(fun)
+    code = unwrap(fun).__code__
+    arrays = next((i for i, name in enumerate(code.co_varnames[:code.co_argcount]) if name in _static[fun]), code.co_argcount)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if now.trace is EVALUATION:
+            if arrays > 1:
+                for x in args[1:arrays]:
+                    if type(x) in PLAIN_NUMBERS:
+                        args = _with_ready(args, arrays)
+                        break
             try:
                 return (_twins.get(fun) or compiled(fun))(*args, **kwargs)
             except ValueError:  # is it for a list that was to be hashed?
@@ -218,6 +226,12 @@ def _taking_lists(fun: Function) -> Function:
         args, kwargs = settled(fun, args, kwargs)
         return told(*args, **kwargs)  # a program is being written, which needs no compiled call
     return call
+
+
+def _with_ready(args: tuple[Any, ...], arrays: int) -> tuple[Any, ...]:
+    """Arguments, of which so many are arrays, with what lies ready for plain numbers beside the first."""
+    first, beside = args[0], slots.operators.beside
+    return first, *[beside(first, x) if type(x) in PLAIN_NUMBERS else x for x in args[1:arrays]], *args[arrays:]
 
 
 def settled(fun: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

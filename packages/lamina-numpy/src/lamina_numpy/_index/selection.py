@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes
-from lamina_tracing import Array, ArrayLike, lax
+from lamina_tracing import Array, ArrayLike, lax, slots
 from lamina_tracing.extend import Tracer, check_axis, in_name, typeof
 
 from .._ground.promotion import alike, aval, broadcast, broadcast_shapes_of, cast, literal, no_out
-from .._ground.publishing import compiled, core, public
+from .._ground.publishing import PLAIN_NUMBERS, compiled, core, public
 from .._ground.axes import with_axes
 from .._ground.choosing import choose_by, truth
 from .._ground.conversion import asarray, own
@@ -26,11 +26,15 @@ __all__ = ["choose", "compress", "extract", "piecewise", "place", "put", "select
 
 def _with_choices(plain: Any) -> Any:
     """`where` as it is shown: with three arguments, by far the commonest form, one compiled call."""
-    twin, told = compiled(plain), in_name(plain)
+    twin, told, slot = compiled(plain), in_name(plain), slots.operators
 
     def call(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:
         if x is None or y is None or size is not None or fill_value is not None:
             return told(condition, x, y, size=size, fill_value=fill_value)
+        if type(x) in PLAIN_NUMBERS:
+            x = slot.beside(condition, x)
+        if type(y) in PLAIN_NUMBERS:
+            y = slot.beside(condition, y)
         return twin(condition, x, y)
     return call
 
