@@ -20,6 +20,13 @@ def test_many_arrays_are_joined_in_order(how):
     assert how(lambda xs: jnp.stack(xs, dtype="int32"))(columns).dtype == np.int32
 
 
+@pytest.mark.parametrize("name", ["vstack", "hstack", "dstack", "column_stack", "stack"])
+def test_numbers_of_a_range_and_many_columns_are_joined(name):
+    """A range is a sequence of numbers, as a list is."""
+    for given in (range(3), [x[:, 0] for x in MANY]):
+        np.testing.assert_array_equal(np.asarray(getattr(jnp, name)(given)), getattr(np, name)([*given]))
+
+
 def test_derivative_of_many_joined():
     x = np.float32([1, 2])
     np.testing.assert_array_equal(np.asarray(grad(lambda x: (jnp.concatenate([x] * 70) ** 2).sum())(x)), 140 * x)

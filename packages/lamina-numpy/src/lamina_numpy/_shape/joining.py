@@ -35,12 +35,18 @@ def _several(call: str, arrays: Any) -> list[Any]:
 
 def _grouped(fun: Callable[..., Any]) -> Callable[..., Any]:
     """`fun` as published: compiled as a whole, except that many arrays are joined in groups."""
-    told = in_name(fun)
+    told, name = in_name(fun), fun.__code__.co_varnames[0]
 
-    def call(arrays: Any, *args: Any, **kwargs: Any) -> Any:
-        arrays = tuple(arrays) if isinstance(arrays, range) else arrays
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not args and name in kwargs:
+            args = kwargs.pop(name),
+        arrays = args[0] if args else None
+        if isinstance(arrays, range):
+            arrays = tuple(arrays)
+            args = arrays, *args[1:]
         many = isinstance(arrays, (list, tuple)) and len(arrays) > _GROUP and now.trace is EVALUATION
-        args, kwargs = settled(fun, (arrays, *args), kwargs)
+        if kwargs or len(args) > 1:
+            args, kwargs = settled(fun, args, kwargs)
         try:
             return (told if many else compiled(fun))(*args, **kwargs)
         except ValueError:
@@ -154,7 +160,7 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     return tuple(squeeze(part, at) for part in split_at(x, [*range(1, sizes[at])], at)) if sizes[at] else ()
 
 
-@public("dtype")
+@public("dtype", face=_grouped)
 def vstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None) -> Array:
     """Arrays above one another: joined along the first axis.
 
@@ -179,7 +185,7 @@ def vstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None)
     return _joined("vstack", [atleast_2d(x) for x in _several("vstack", tup)], 0, dtype)
 
 
-@public("dtype")
+@public("dtype", face=_grouped)
 def hstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None) -> Array:
     """Arrays side by side: joined along the second axis, or the only one.
 
@@ -204,7 +210,7 @@ def hstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None)
     return _joined("hstack", xs, 0 if len(typeof(xs[0]).shape) == 1 else 1, dtype)
 
 
-@public("dtype")
+@public("dtype", face=_grouped)
 def dstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None) -> Array:
     """Arrays behind one another: joined along the third axis.
 
@@ -229,7 +235,7 @@ def dstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None)
     return _joined("dstack", [atleast_3d(x) for x in _several("dstack", tup)], 2, dtype)
 
 
-@public()
+@public(face=_grouped)
 def column_stack(tup: Sequence[ArrayLike] | ArrayLike) -> Array:
     """Arrays of one axis as the columns of a matrix.
 
