@@ -198,6 +198,13 @@ def _momentum() -> None:
     _same(v, np.array([2, 8, 18], np.float32), "v")
 
 
+def _decimals() -> None:
+    """The nearest number with so many decimals, not one beside it."""
+    x = np.linspace(-200, 200, 999, dtype=np.float32)
+    for decimals in (-2, -1, 1, 2, 3):
+        np.testing.assert_array_equal(np.asarray(asarray(x).round(decimals)), x.round(decimals))
+
+
 def checks() -> dict[str, Callable[[], None]]:
     """What arrays answer, one check for each expression.
 
@@ -216,4 +223,4 @@ def checks() -> dict[str, Callable[[], None]]:
     for text, error, words in _REFUSED:
         found[f"{text} is refused"] = partial(_refused, text, error, words)
     found |= {f"x {symbol}= 2.0": partial(_in_place, symbol) for symbol in _IN_PLACE}
-    return {**found, "memory of callers": _callers_memory, "m = v = zeros(3)": _momentum}
+    return {**found, "memory of callers": _callers_memory, "m = v = zeros(3)": _momentum, "decimals": _decimals}

@@ -109,8 +109,15 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
         return lax.round(a, lax.RoundingMethod.TO_NEAREST_EVEN)
     if d.itemsize < 4:  # the product would be rounded first
         return convert(round(convert(a, np.dtype("float32")), decimals), d)
-    scale = literal(10.0 ** decimals, d)
-    return lax.div(lax.round(lax.mul(a, scale), lax.RoundingMethod.TO_NEAREST_EVEN), scale)
+    scale, even = literal(10.0 ** abs(decimals), d), lax.RoundingMethod.TO_NEAREST_EVEN
+    if decimals < 0:
+        return lax.mul(lax.round(_divided(a, scale), even), scale)
+    return _divided(lax.round(lax.mul(a, scale), even), scale)
+
+
+def _divided(x: Any, by: Any) -> Any:
+    """`x / by`, rounded once: compilers take a division by a number that they know for a product with its inverse."""
+    return lax.div(x, choose_by(lax.ne(x, x), x, by))
 
 
 around = round_ = round
