@@ -153,7 +153,7 @@ def test_slopes_at_poles(call, at, want):
 
 
 @pytest.mark.parametrize("at, want", [
-    ((-2.0, 2.0), 2), ((-3.0, 3.0), -12), ((0.0, 2.0), 2), ((1e-5, 1.0), 0), ((-3.0, 4.0), nan)])
+    ((-2.0, 2.0), 2), ((-3.0, 3.0), -12), ((0.0, 2.0), 2), ((1e-5, 1.0), 0), ((-3.0, 4.0), 22)])
 def test_second_slopes_of_poch_at_poles(at, want):
     with config.enable_x64(True):
         np.testing.assert_allclose(grad(grad(special.poch))(*at), want, 1e-13, 1e-15)

@@ -14,6 +14,7 @@ MOVED = (0.5, 2.0)  # location and scale
 LINE = [(x, *MOVED) for x in (-20.0, -2.5, 0.25, 0.75, 3.0, 30.0)]
 QUANTILES = [(q, *MOVED) for q in (1e-10, 0.01, 0.375, 0.75, 0.9990234375)]
 GAMMA = [(x, a, *MOVED) for a in (0.5, 3.0, 40.0) for x in (0.53125, 2.0, 30.0, 90.0, 400.0)]
+SMALL = [(x, 1e-3, *MOVED) for x in (0.53125, 2.0, 30.0)]
 BETA = [(x, a, b, *MOVED) for a, b in ((0.5, 2.0), (3.0, 2.5), (60.0, 40.0)) for x in (0.51953125, 1.0, 1.75, 2.4375)]
 CUT = [(x, a, b, *MOVED) for a, b in ((-1.0, 2.0), (1.5, 3.0), (-8.0, -5.0)) for x in [0.5 + 2 * (a + t * (b - a)) for t in (
     0.0625, 0.5, 0.875)]]
@@ -42,6 +43,7 @@ LAWS = {
     "poisson": ("logpmf cdf", [(k, m) for m in (0.25, 12.0) for k in (0.0, 3.0, 40.0)])}
 KINDS = {f"{law}.{kind}": points for law, (kinds, points) in LAWS.items() for kind in kinds.split()}
 KINDS |= {f"{law}.ppf": QUANTILES for law in ("cauchy", "expon", "gumbel_l", "gumbel_r", "logistic", "norm")}
+KINDS |= {f"{law}.{kind}": GAMMA + SMALL for law in ("chi2", "gamma") for kind in ("logcdf", "logsf")}
 KINDS["pareto.ppf"] = [(q, 3.0, *MOVED) for q, *_ in QUANTILES]
 COUNTS = {"bernoulli": (0,), "betabinom": (0, 1), "binom": (0, 1), "geom": (0,), "nbinom": (0,), "poisson": (0,)}
 

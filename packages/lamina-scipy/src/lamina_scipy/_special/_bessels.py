@@ -83,7 +83,7 @@ def i0e(x: ArrayLike) -> Array:
       TypeError: `x` is neither an array nor a number.
       DTypeError: `x` is complex.
 
-    Derivative: `i1e(x) - sign(x) i0e(x)`, far out by DLMF 10.40.1.
+    Derivative: `i1e(x) - sign(x) i0e(x)`, far out by a fit of `1 - i1(x) / i0(x)`.
     Source: meaning of `scipy.special.i0e`.
 
     >>> i0e(np.array([0., 1000.]))
@@ -125,7 +125,7 @@ def i1e(x: ArrayLike) -> Array:
       TypeError: `x` is neither an array nor a number.
       DTypeError: `x` is complex.
 
-    Derivative: `i0e(x) - (sign(x) + 1 / x) i1e(x)`, 1/2 at 0, far out by DLMF 10.40.1.
+    Derivative: `i0e(x) - (sign(x) + 1 / x) i1e(x)`, 1/2 at 0, far out by a fit of `1 - i1(x) / i0(x)`.
     Source: meaning of `scipy.special.i1e`.
 
     >>> i1e(np.array([0., 1000.]))

@@ -85,6 +85,25 @@ def gammaln_after_one(z):
     return horner(z, by_dtype(z, NEAR_ONE[22:], NEAR_ONE))
 
 
+def expm1_quotient(h):
+    """(exp(h) - 1) / h, whose slopes keep their digits at 0."""
+    near = lnp.abs(h) < 0.5
+    series = horner(within(near, h, 0.0), [1.0 / math.factorial(k + 1) for k in range(13, -1, -1)])
+    h = within(lnp.logical_not(near), h, 1.0)
+    return lnp.where(near, series, lnp.expm1(h) / h)
+
+
+def gamma_above_small(a, x):
+    """The share of the gamma integral above x, over a, for a below 0.5 and x from 0 to 1.1, by a difference taken before its
+    parts are rounded: DLMF 8.7.1."""
+    total, term = lnp.zeros_like(x), lnp.ones_like(x)
+    for k in range(1, by_dtype(x, 13, 22)):
+        term = -term * x / k
+        total = total + term / (a + k)
+    level = lnp.log(x) - horner(a, by_dtype(x, NEAR_ONE[22:-1], NEAR_ONE[:-1]))
+    return -level * expm1_quotient(a * level) - lnp.exp(a * level) * total
+
+
 @slopes(lambda out, x: digamma_of(x))
 def gammaln_of(x):
     """log |gamma| of an array; in float64 near its zeros 1 and 2 by a series that keeps the digits."""
@@ -143,9 +162,15 @@ def _digamma_rest(x, h):
 
 
 def digamma_quotient(x, h):
-    """(digamma(x + h) - digamma(x)) / h of positive x and small h, whose slopes keep their digits."""
+    """(digamma(x + h) - digamma(x)) / h of small h, whose slopes keep their digits; left of 0 as `_digamma_step`."""
+    left = x < 0
+    sines = within(left, sin_pi(x + h) * sin_pi(x), 1.0)
+    square = (np.pi * h) ** 2
+    turned = np.pi ** 2 * horner(square, [(-1) ** k / math.factorial(2 * k + 1) for k in range(6, -1, -1)]) / sines
+    x, h = lnp.where(left, 1.0 - x, x), lnp.where(left, -h, h)
     v, rest = _digamma_rest(x, h)
-    return rest + v * horner(h * v, [(-1) ** k / (k + 1) for k in range(8, -1, -1)])
+    value = rest + v * horner(h * v, [(-1) ** k / (k + 1) for k in range(8, -1, -1)])
+    return lnp.where(left, turned - value, value)
 
 
 @slopes(lambda out, value, z: lnp.ones_like(out), lambda out, value, z: lnp.where(is_pole(z), np.nan, 0.0))
@@ -186,13 +211,18 @@ def _none_where(condition, x, value):
     return lnp.where(condition, np.nan * within(condition, x, 0.0), value)
 
 
-def _poch_twice(plain, out, z, m):
-    """The second slope in z; near 0 by z poch(z + 1, m - 1), as terms like 1 / z cancel."""
-    near = (lnp.abs(z) < 0.25) & (lnp.abs(m) > 4.0 * lnp.abs(z)) & lnp.logical_not(is_pole(z + m))
-    h = within(near, m, 1.0) - 1.0
-    beside = jvp(lambda z: _poch(z + 1.0, h) * (1.0 + z * digamma_step(z + 1.0, h)), (within(near, z, 0.0),),
-                 (lnp.ones_like(out),))[1]
-    return lnp.where(near, beside, plain)
+def _poch_twice(plain, _, z, m):
+    """The second slope in z; near 0, -1, ... by gamma(z + m) gamma(1 - z) sin(pi z) / pi, as terms like 1 / z cancel."""
+    def first(z, m):
+        high, turned = z + m, 1.0 - z
+        step = digamma_of(high) - digamma_of(turned)
+        return gamma_of(high) * gamma_of(turned) * (step * sin_pi(z) / np.pi + sin_pi(0.5 - z))
+
+    gap, high_gap = (lnp.abs(x - lnp.round(x)) for x in (z, z + m))
+    near = (z < 0.25) & (gap < 0.25) & ((z + m > 0.25) | (4.0 * gap < high_gap))
+    near = near & (lnp.minimum(z, z + m) > by_dtype(z, -30.0, -160.0))
+    p, h = within(near, z, 0.125), within(near, m, 1.0)
+    return lnp.where(near, jvp(lambda p: first(p, h), (p,), (lnp.ones_like(p),))[1], plain)
 
 
 @slopes(_poch_first, _poch_slope_m, seconds={(0, 0): _poch_twice})

@@ -9,10 +9,10 @@ from lamina_autodiff import jvp
 from lamina_numpy.extend import public
 from lamina_tracing import Array, ArrayLike, lax
 
-from .._ground import by_dtype, horner, real, slopes, within
+from .._ground import by_dtype, real, slopes, within
 from ._densities import log_beta_density_of, log_gamma_density_of
-from ._gammas import (NEAR_ONE, at_pole, digamma_quotient, digamma_step, gamma_of, gammaln_after_one, gammaln_of, gammasgn_of,
-                      is_pole, log_ratio, sign_of_pole, stirling)
+from ._gammas import (NEAR_ONE, digamma_of, digamma_quotient, digamma_step, expm1_quotient, gamma_above_small,
+                      gammaln_of, gammasgn_of, is_pole, log_ratio, sin_pi, stirling)
 from ._shapes import betainc_slope_a, betainc_slope_b, gammainc_slope_a
 
 __all__ = ["beta", "betainc", "betaln", "gammainc", "gammaincc"]
@@ -54,8 +54,25 @@ def _beyond_sum(a, b):
     for c in NEAR_ONE[-3:-by_dtype(a, 13, 24):-1]:
         rest, of_a, of_b = both * rest + (of_a + of_b), of_a * a, of_b * b  # ((a + b)^k - a^k - b^k) / (a b)
         total = total + c * rest
-    h = -a * b * total
-    return -both * total * horner(h, [1.0 / math.factorial(k + 1) for k in range(8, -1, -1)])  # (exp(h) - 1) / h
+    return -both * total * expm1_quotient(-a * b * total)
+
+
+def _beta_first_around_zero(a, b):
+    """The slope in a where a + b is at or near a pole. There terms like 1 / (a + b) cancel in the usual form, but not in
+    beta(a, 1 - a - b) sin(pi (a + b)) / sin(pi b), which beta(a, b) is by DLMF 5.5.3."""
+    low, high, total = lnp.minimum(a, b), lnp.maximum(a, b), a + b
+    turned = gammasgn_of(high) * lnp.exp(betaln_of(high, 1.0 - total)) / sin_pi(low)
+    return turned * (sin_pi(total) * (digamma_of(a) - digamma_of(1.0 - total)) + np.pi * sin_pi(0.5 - total))
+
+
+def _beta_twice(i, plain, a, b):
+    """The slope of that in a in argument i, `plain` but where a + b is near a pole."""
+    gap, least = lnp.abs(a + b - lnp.round(a + b)), lnp.minimum(lnp.abs(a), lnp.abs(b))
+    near = (lnp.minimum(a, b) < 0) & (a + b < 0.25) & (gap < lnp.minimum(least, 0.25))
+    near = near & lnp.logical_not(is_pole(a) | is_pole(b))
+    p, q = within(near, a, -0.75), within(near, b, 0.625)
+    by = [lnp.ones_like(p) if i == k else lnp.zeros_like(p) for k in range(2)]
+    return lnp.where(near, jvp(_beta_first_around_zero, (p, q), tuple(by))[1], plain)
 
 
 def _beta_mixed(plain, value, a, b):
@@ -65,23 +82,24 @@ def _beta_mixed(plain, value, a, b):
     one = lnp.ones_like(value)
     p, q = within(small, a, 0.05), within(small, b, 0.05)
     near = jvp(lambda q: jvp(lambda p: _beyond_sum(p, q), (p,), (one,))[1], (q,), (one,))[1]
-    beside = (lnp.abs(low) < 0.1) & (high >= 0.1)  # a beta(a, b) and the quotient have slopes of their own size
+    beside = (lnp.abs(low) < 0.1) & (lnp.abs(high) >= 0.1)  # a beta(a, b) and the quotient have slopes of their own size
     p, q = within(beside, low, 0.05), within(beside, high, 1.0)
     quotient, slope = jvp(lambda p: digamma_quotient(q, p), (p,), (one,))
     of_low = digamma_step(p + q, 1.0 - q)
     mixed = -p * within(beside, value, 1.0) * (of_low * quotient + slope)
-    return lnp.where(small, near, lnp.where(beside, mixed, plain))
+    return lnp.where(small, near, _beta_twice(1, lnp.where(beside, mixed, plain), a, b))
 
 
 def _beta_first(value, a, b):
     none = is_pole(a + b) & (value == 0) & lnp.logical_not(is_pole(a) | is_pole(b))
-    n = within(none, a + b, 0.5)
-    beside = gamma_of(within(none, a, 1.0)) * gamma_of(within(none, b, 1.0)) * sign_of_pole(n) * gamma_of(1.0 - n)
-    plain = -value * digamma_step(within(lnp.logical_not(none), a, 1.0), within(lnp.logical_not(none), b, 1.0))
-    return lnp.where(none, at_pole(beside, n), plain)
+    some = lnp.logical_not(none)
+    plain = -value * digamma_step(within(some, a, 1.0), within(some, b, 1.0))
+    return lnp.where(none, _beta_first_around_zero(within(none, a, -0.75), within(none, b, 0.75)), plain)
 
 
-@slopes(_beta_first, lambda out, a, b: _beta_first(out, b, a), seconds={(0, 1): _beta_mixed})
+@slopes(_beta_first, lambda out, a, b: _beta_first(out, b, a), seconds={
+    (0, 0): lambda plain, _, a, b: _beta_twice(0, plain, a, b), (0, 1): _beta_mixed,
+    (1, 1): lambda plain, _, a, b: _beta_twice(0, plain, b, a)})
 def _beta(a, b):
     low, high, sign, finite = _reflected(a, b)
     sign = lnp.where((low > 0) | finite, sign, gammasgn_of(a) * gammasgn_of(b) * gammasgn_of(a + b))
@@ -118,16 +136,10 @@ def gammainc_of(a, x):
 
 @slopes(lambda out, a, x: -gammainc_slope_a(a, x), lambda out, a, x: -_gamma_density(a, x))
 def gammaincc_of(a, x):
-    """The share above x, of arrays; for small a and x by a difference taken before its parts are rounded (DLMF 8.7.1)."""
+    """The share above x, of arrays."""
     small = (a > 0) & (a < 0.5) & (x > 0) & (x < 1.1)
     p, y = within(small, a, 0.25), within(small, x, 0.5)
-    total, term = lnp.zeros_like(y), lnp.ones_like(y)
-    for k in range(1, by_dtype(x, 13, 22)):
-        term = -term * y / k
-        total = total + term / (p + k)
-    power = p * lnp.log(y) - gammaln_after_one(p)
-    series = -lnp.expm1(power) - p * lnp.exp(power) * total
-    return _gamma_edges(a, x, lnp.where(small, series, lax.igammac(*_inside(a, x))), False)
+    return _gamma_edges(a, x, lnp.where(small, p * gamma_above_small(p, y), lax.igammac(*_inside(a, x))), False)
 
 
 def _beta_density(a, b, x):

@@ -18,7 +18,7 @@ from lamina_tracing.extend import typeof
 from .._ground import by_forward, slopes, within
 from ._densities import log_beta_density_of, log_gamma_density_of
 from ._deviances import log1p_of
-from ._gammas import digamma_of, digamma_step
+from ._gammas import digamma_of, digamma_step, gamma_above_small
 
 __all__ = ["beta_log_curve", "betainc_slope_a", "betainc_slope_b", "gamma_log_curve", "gammainc_slope_a"]
 
@@ -130,11 +130,25 @@ gammainc_slope_a = slopes(by_forward(_gamma_twice, 3), _gamma_mixed)(lax.igamma_
 def gamma_log_curve(i: int, j: int, above: bool) -> Callable[..., Any]:
     """The second slope of the logarithm of a share of the gamma integral, in its arguments i and j, where it may be small;
     elsewhere infinite."""
+    def twice(f: Callable[..., Any], a: Any, x: Any) -> Any:
+        return _in(j, lambda *args: _in(i, f, args)[1], (a, x))[1]
+
+    def of_small(a: Any, x: Any) -> Any:
+        rest = gamma_above_small(a, x)
+        return lnp.log(rest) if above else lnp.log1p(-a * rest)
+
     def curve(a: Any, x: Any) -> Any:
         good, p, y = _gamma_inside(a, x)
-        value = _in(j, lambda *args: _in(i, _gamma_level, args)[1], (p, y))[1]
+        value, some = twice(_gamma_level, p, y), good & (_gamma_below(p, y) != above)
+        if above or i == j == 1:  # where the share above is of the size of a
+            small = good & (p < 0.5) & (y <= 1.0)
+            q, z = within(small, p, 0.25), within(small, y, 0.5)
+            if not above:
+                small = small & (q * gamma_above_small(q, z) < 0.5)
+                q, z = within(small, q, 0.25), within(small, z, 0.5)
+            value, some = lnp.where(small, twice(of_small, q, z), value), some | small
         value = value - 1.0 / p / p if above and i == j == 0 else value
-        return lnp.where(good & (_gamma_below(p, y) != above), value, np.inf)
+        return lnp.where(some, value, np.inf)
     return by_forward(curve, 2)
 
 
