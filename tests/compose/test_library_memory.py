@@ -24,6 +24,12 @@ def test_no_copy_of_the_operand_is_planned(f, most):
     assert planned(f, X) < most + 0.05
 
 
+@pytest.mark.parametrize(("draw", "most"), [(lambda key: jax.random.gamma(key, 2.5, (20_000,)), 19.25),
+                                            (lambda key: jax.random.beta(key, 2.5, 1.5, (20_000,)), 37)])
+def test_draws_plan_one_state_and_the_next_keys(draw, most):
+    assert planned(lambda x: draw(jax.random.PRNGKey(0)), np.zeros(20_000, np.float32)) < most + 0.05
+
+
 def test_attention_plans_scores_once():
     q = X[:, :64].copy()
     assert planned(lambda q: jax.nn.softmax(q @ q.T / 8) @ q, q) < (200 * 200 + 2 * 200 * 64) / (200 * 64) + 0.05

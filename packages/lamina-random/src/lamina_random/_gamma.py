@@ -24,6 +24,8 @@ __all__ = ["ball", "beta", "chisquare", "dirichlet", "f", "gamma", "generalized_
 
 _part = config.threefry_partitionable
 
+_NEXT, _AGAIN, _DONE = map(np.uint8, range(3))  # what a lane draws next: two numbers, the first one again, or none
+
 
 def _draw(key: Any, a: Any, logs: bool, late: bool, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
     """Gamma numbers or their logarithms: Marsaglia and Tsang's cubed normals; for a < 1, a draw for a + 1 times u^(1/a).
@@ -47,7 +49,8 @@ def _draw(key: Any, a: Any, logs: bool, late: bool, shape: tuple[int, ...], dtyp
     log_d = lax.log(d)
 
     def body(state: Any) -> Any:
-        lanes, again, value, done = state
+        lanes, ahead, value = state
+        again, done = lax.eq(ahead, _AGAIN), lax.eq(ahead, _DONE)
         lanes, x, u = following(lanes, again, done, dtype, part)
         x = normal_of(x, dtype)
         root = lax.add(lax.mul(x, c), 1.0)
@@ -58,10 +61,14 @@ def _draw(key: Any, a: Any, logs: bool, late: bool, shape: tuple[int, ...], dtyp
         limit = lax.add(lax.mul(square, 0.5), lax.mul(d, lax.add(lax.sub(1.0, v), log_v)))
         good = lax.bitwise_and(up, lax.bitwise_or(quick, lax.lt(lax.log(u), limit)))
         new = v if late else lax.add(lax.add(log_d, log_v), power) if logs else lax.mul(lax.mul(d, v), power)
-        return lanes, lax.bitwise_not(up), lax.select(done, value, new), lax.bitwise_or(done, good)
+        next_pair, next_x, none = (lax.full_like(a, code, np.uint8) for code in (_NEXT, _AGAIN, _DONE))
+        ahead = lax.select(lax.bitwise_or(done, good), none, lax.select(up, next_pair, next_x))
+        # Lanes that are done give the same number again, but those of typed keys. To keep the old one takes memory for another
+        # copy of the codes, and spares time where no logarithm is at hand.
+        return lanes, ahead, new if logs and not late and not is_typed(key) else lax.select(done, value, new)
 
-    start = lanes, lax.full_like(a, False, np.bool_), value, lax.bitwise_not(known)
-    value = lax.while_loop(lambda state: any_left(state[-1]), body, start)[-2]
+    ahead = lax.select(known, *(lax.full_like(a, code, np.uint8) for code in (_NEXT, _DONE)))
+    value = lax.while_loop(lambda state: any_left(lax.eq(state[1], _DONE)), body, (lanes, ahead, value))[-1]
     return lax.add(lax.add(log_d, lax.log(value)), power) if late else value
 
 

@@ -102,7 +102,7 @@ def begin(key: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> tupl
 
 def following(state: Any, again: Any, done: Any, dtype: np.dtype, part: bool) -> tuple[Any, Any, Any]:
     """(the state, two numbers in [0, 1) for each lane): the first is drawn with a lane's next key, or, where `again`, with what
-    follows in the one before. Lanes that are `done` may give any numbers."""
+    follows in the one before. Lanes that are `done` give the same numbers again, but those of typed keys any."""
     if is_typed(state[0]):
         return _following_typed(state, again, dtype, part)
     # `own` are three keys of each lane: the one its next keys come from, and those of both numbers. That of the first is split
