@@ -225,6 +225,7 @@ def test_numbers_of_bernoulli_and_several_dimensions():
         special.bernoulli(-1)
     np.testing.assert_allclose(special.multigammaln(np.float32(3.3), 4), 5.02109660947594, 1e-5)
     assert np.isnan(special.multigammaln(0.5, 2))
+    assert special.multigammaln(3.3, 4.0) == special.multigammaln(3.3, 4)
     with pytest.raises(NotImplementedError, match=r"math\.factorial"):
         special.factorial(3, exact=True)
 

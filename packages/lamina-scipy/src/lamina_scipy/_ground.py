@@ -144,7 +144,7 @@ def within(condition: Any, x: Any, otherwise: float) -> Any:
 def whole_number(call: str, argument: str, value: Any) -> int:
     """An argument that must be a known whole number, none below zero."""
     try:
-        n = operator.index(value)
+        n = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
     except TypeError:
         raise TypeError(f"{call}: `{argument}` must be a whole number that is known when the program is traced; got "
                         f"{type(value).__name__}. Give an int, or name it in static_argnames of jit") from None
