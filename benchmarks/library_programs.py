@@ -1,7 +1,7 @@
 """Functions that people call, small and large: compiled, op by op, their first call, and the memory that the compiler plans.
 
-Two more rows of each say what no front end gets below: `launch`, jaxlib's launch of the one executable of the small call
-without any Python of ours, and `xla`, what the compiler alone takes of a first call.
+Three more rows of each say what no front end gets below: `launch`, jaxlib's launch of the one executable of the small call
+without any Python of ours; `xla`, what the compiler alone takes of a first call; and `begun`, that and the first launch.
 
 Registered only where a part of a name that is asked for begins with `library`: these rows take minutes.
 """
@@ -111,6 +111,17 @@ def compiler_alone(f: Callable[..., Any], args: Any) -> float:
     return max(_COMPILED) * 1e6
 
 
+def compiler_and_launch(f: Callable[..., Any], args: Any) -> float:
+    """Microseconds that the compiler and the first launch of its executable take, of such a first call."""
+    _COMPILED.clear()
+    stamp = time.perf_counter()
+    executable = xp.jit(lambda *a: (f(*a), xnp.float32(stamp))).lower(*args).compile().runtime_executable()
+    start = time.perf_counter()
+    for results in executable.execute_sharded(leaves(args)).disassemble_into_single_device_arrays():
+        results[0].block_until_ready()
+    return (max(_COMPILED) + time.perf_counter() - start) * 1e6
+
+
 def _listen(event: str, seconds: float, **_: Any) -> None:
     if event.endswith("/backend_compile_duration"):
         _COMPILED.append(seconds)
@@ -149,6 +160,7 @@ def _register(name: str) -> None:
     PROGRAMS[f"library_eager_{name}"] = eager, 30, 5
     PROGRAMS[f"library_launch_{name}"] = launch, 300, 5
     FIGURES[f"library_xla_{name}"] = lambda cache: compiler_alone(f, small())
+    FIGURES[f"library_begun_{name}"] = lambda cache: compiler_and_launch(f, small())
     FIGURES[f"library_first_{name}"] = lambda cache: first_call(f, small())
     FIGURES[f"library_memory_{name}"] = lambda cache: planned_bytes(g, large())
 
