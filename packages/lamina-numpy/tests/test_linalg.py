@@ -1,6 +1,8 @@
 """`numpy.linalg` beside NumPy's: values over kinds and stacks, derivatives, matrices without a result."""
 from __future__ import annotations
 
+import itertools
+
 import lamina_numpy as lnp
 import numpy as np
 import pytest
@@ -160,6 +162,23 @@ def test_second_derivatives_of_determinants_are_minors_of_two_rows_for_every_ran
             np.testing.assert_allclose(found, sign * rest, 1e-10, 1e-13)
         if kind == "float":
             np.testing.assert_allclose(jacrev(jacrev(L.det))(a), hessian(L.det)(a), 1e-10, 1e-13)
+
+
+def along(f, d, times):
+    return f if not times else along(lambda a: jvp(f, (a,), (d,))[1], d, times - 1)
+
+
+@pytest.mark.parametrize("a", [
+    np.eye(5), *(np.diag([3.0] * r + [0.0] * (5 - r)) for r in range(5)), "float", "complex"], ids=str)
+def test_four_derivatives_of_determinants_change_one_row_each(a):
+    """Where singular values are equal too: that of order k along d is k! times what replacing k rows by those of d gives."""
+    a, d = (drawn(a, 5, 5), drawn(a, 5, 5)) if isinstance(a, str) else (a, drawn("float", 5, 5))
+    for k, factor in ((2, 2), (3, 6), (4, 24)):
+        rows = [np.isin(np.arange(5), some)[:, None] for some in itertools.combinations(range(5), k)]
+        close(along(L.det, d, k)(a), factor * sum(N.det(np.where(some, d, a)) for some in rows), 1e-9)
+    if a.dtype == np.float64:
+        close(grad(lambda a: (grad(lambda a: (grad(L.det)(a) * d).sum())(a) * d).sum())(a).ravel() @ d.ravel(),
+              along(L.det, d, 3)(a), 1e-9)
 
 
 def test_matrices_without_a_result():

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_autodiff import custom_jvp
+from lamina_autodiff import custom_jvp, jvp
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
@@ -13,7 +13,7 @@ from lamina_tracing.lax import factorizations as _linalg
 from .._contract import products
 from .._elementwise import ufuncs
 from .._reduce import reductions
-from .._shape import layout
+from .._shape import joining, layout
 from .._ground.promotion import convert, literal
 from .._ground.publishing import public
 from .._ground.choosing import choose_by
@@ -113,29 +113,64 @@ def _det_jvp(primals: Any, tangents: Any) -> Any:
     return _det(primals[0]), _trace_of(_adjugate(primals[0]), tangents[0])
 
 
-def _but_two(s: Any) -> Any:
-    """The products of all numbers but the i-th and the j-th, `[..., n, n]`; 0 where i is j."""
-    n = typeof(s).shape[-1]
-    same = np.eye(n, dtype=bool)
-    out = same[:, None, :] | same[None, :, :]
-    wide = layout.broadcast_to(s[..., None, None, :], (*typeof(s).shape[:-1], n, n, n))
-    products = reductions.prod(choose_by(np.broadcast_to(out, typeof(wide).shape), literal(1, typeof(s).dtype), wide), -1)
-    return ufuncs.multiply(products, np.asarray(~same, typeof(s).dtype))
+@custom_jvp
+def _inverse(b: Any) -> Any:
+    """Of regular matrices that are diagonal, though their tangents need not be."""
+    d = _diagonal(b, 0, -2, -1)
+    return ufuncs.multiply(layout.expand_dims(ufuncs.reciprocal(d), -1), np.eye(typeof(d).shape[-1], dtype=typeof(d).dtype))
+
+
+@_inverse.defjvp
+def _inverse_jvp(primals: Any, tangents: Any) -> Any:
+    m = _inverse(primals[0])
+    return m, ufuncs.negative(_matmul(_matmul(m, tangents[0]), m))
+
+
+@custom_jvp
+def _volume(b: Any) -> Any:
+    """The determinants of such matrices."""
+    return reductions.prod(_diagonal(b, 0, -2, -1), -1)
+
+
+@_volume.defjvp
+def _volume_jvp(primals: Any, tangents: Any) -> Any:
+    out = _volume(primals[0])
+    return out, ufuncs.multiply(out, _trace_of(_inverse(primals[0]), tangents[0]))
+
+
+def _adjugate_around(a: Any) -> Any:
+    """adj(a) in a form whose derivatives of every order exist: det(a) = det(U) det(V^H) det(B) of B = U^H a V with constant U
+    and V, in blocks, of which the last, of the three least singular values, is written out. Zeros in the other block, which is
+    inverted, are raised to next to nothing: four derivatives of det are right there too."""
+    u, s, vh = _linalg.svd(lax.stop_gradient(a))
+    d, n = typeof(s).dtype, typeof(s).shape[-1]
+    least, top = literal(float(np.finfo(d).tiny) ** 0.25, d), s[..., :1]  # of which no power needed here overflows
+    raised = ufuncs.maximum(s, ufuncs.multiply(least, choose_by(lax.eq(top, literal(0, d)), literal(1, d), top)))
+    scale = ufuncs.exp(reductions.sum(ufuncs.divide(ufuncs.log(raised), literal(n, d)), -1, keepdims=True))
+    s = ufuncs.divide(joining.concatenate([raised[..., :n - 3], s[..., n - 3:]], -1), scale)
+    scale, v = layout.expand_dims(scale, -1), adjoint(vh)
+    change = _matmul(_matmul(adjoint(u), ufuncs.subtract(a, lax.stop_gradient(a))), v)
+    b = ufuncs.add(ufuncs.multiply(layout.expand_dims(s, -1), np.eye(n, dtype=d)), ufuncs.divide(change, scale))
+    large, low, right = b[..., :n - 3, :n - 3], b[..., n - 3:, :n - 3], b[..., :n - 3, n - 3:]
+    inverse = _inverse(large)
+    right, low_of = _matmul(inverse, right), _matmul(low, inverse)
+    rest = ufuncs.subtract(b[..., n - 3:, n - 3:], _matmul(low, right))
+    one, two = (np.roll(np.arange(3), -k) for k in (1, 2))
+    minors = ufuncs.subtract(ufuncs.multiply(rest[..., one, :][..., one], rest[..., two, :][..., two]),
+                             ufuncs.multiply(rest[..., one, :][..., two], rest[..., two, :][..., one]))
+    least_det, small = reductions.sum(ufuncs.multiply(rest[..., 0, :], minors[..., 0, :]), -1), layout.matrix_transpose(minors)
+    beside = _matmul(right, small)
+    first = ufuncs.add(ufuncs.multiply(inverse, least_det[..., None, None]), _matmul(beside, low_of))
+    blocks = [[first, ufuncs.negative(beside)], [ufuncs.negative(_matmul(small, low_of)), small]]
+    whole = joining.concatenate([joining.concatenate(row, -1) for row in blocks], -2)
+    turn = ufuncs.multiply(ufuncs.multiply(_det(u), _det(vh)), _volume(large))[..., None, None]
+    turn = ufuncs.multiply(turn, lax.integer_pow(scale, n - 1))
+    return ufuncs.multiply(turn, _matmul(_matmul(v, whole), adjoint(u)))
 
 
 @_adjugate.defjvp
 def _adjugate_jvp(primals: Any, tangents: Any) -> Any:
-    """Of a diagonal S: d adj(S) is -P dS beside the diagonal, and on it P times that of dS, where P has the products of all
-    singular values but two. So it holds for singular matrices too."""
-    a, da = primals[0], tangents[0]
-    u, s, vh = _linalg.svd(a)
-    s = convert(s, typeof(u).dtype) if typeof(s).dtype != typeof(u).dtype else s
-    products, x = _but_two(s), _matmul(_matmul(adjoint(u), da), adjoint(vh))
-    on = _matmul(products, _diagonal(x, 0, -2, -1)[..., None])
-    eye = np.eye(typeof(s).shape[-1], dtype=typeof(u).dtype)
-    change = ufuncs.subtract(ufuncs.multiply(eye, on), ufuncs.multiply(products, x))
-    turn = ufuncs.multiply(_det(u), _det(vh))[..., None, None]
-    return _adjugate(a), ufuncs.multiply(turn, _matmul(_matmul(adjoint(vh), change), adjoint(u)))
+    return _adjugate(primals[0]), jvp(_adjugate_around, primals, tangents)[1]
 
 
 def _expanded(a: Any, columns: tuple[int, ...], row: int) -> Any:
@@ -165,8 +200,8 @@ def det(a: ArrayLike) -> Array:
       ValueError: `a` has fewer than two axes, or its last two differ in length.
       TypeError: `a` is neither an array nor a number.
 
-    Derivative: Jacobi's formula, by the adjugate: the first two hold for singular matrices too; above n = 3 further ones
-      where no two singular values are equal.
+    Derivative: Jacobi's formula, by the adjugate: the first four hold for singular matrices too; above n = 3 further ones
+      where no more than three singular values are next to none.
     Source: meaning of `numpy.linalg.det`; written out up to n = 3, from an LU decomposition above.
 
     >>> det(np.array([[1., 2.], [3., 4.]]))
