@@ -25,7 +25,7 @@ __all__ = ["CheckpointPolicy", "Offload", "Rule", "custom_jvp_call_p", "custom_v
 
 
 @register_param_type
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Offload:
     """A policy's answer: keep the value, in the memory `dst`, and bring it back to `src` where it is used."""
 

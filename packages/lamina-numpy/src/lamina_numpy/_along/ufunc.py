@@ -58,6 +58,8 @@ class ufunc(metaclass=_Kind):
     (True, 2, 1)
     """
 
+    __slots__ = ("nin", "nout", "nargs", "identity", "__dict__", "__weakref__")  # the first four are seen on the class
+
     def __init__(self, func: Callable[..., Any], /, nin: int, nout: int, *, name: str | None = None,
                  identity: Any = None) -> None:
         if not callable(func):
