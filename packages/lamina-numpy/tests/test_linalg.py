@@ -27,6 +27,10 @@ def drawn(kind, *shape):
     return x + 1j * RNG.normal(size=shape) if kind == "complex" else x
 
 
+def along(f, d, times):
+    return f if not times else along(lambda a: jvp(f, (a,), (d,))[1], d, times - 1)
+
+
 def close(got, wanted, atol=1e-10):
     assert np.shape(got) == np.shape(wanted)
     np.testing.assert_allclose(got, wanted, atol=atol, rtol=1e-9)
@@ -141,6 +145,25 @@ def test_pseudo_inverses_by_a_limit_have_slopes_where_singular_values_are_equal(
         assert np.isfinite(hessian(lambda a: L.pinv(a, 0.5).sum())(a)).all()
 
 
+@pytest.mark.parametrize("rank, near", [(4, 1.0), (4, 1e-6), (2, 1e-4)])
+def test_second_slopes_of_pseudo_inverses_lose_the_condition_once(rank, near):
+    """Beside those of B C of full rank, by inverses."""
+    b, c, db, dc = drawn("float", 5, rank), drawn("float", rank, 4), drawn("float", 5, rank), drawn("float", rank, 4)
+    b = N.qr(b)[0] * np.r_[np.ones(rank - 1), near]
+    whole = lambda b, c: L.inv(b.T @ b) @ b.T
+    twice = lambda f: along(lambda t: f(b + t * db, c + t * dc), np.ones(()), 2)(np.zeros(()))
+    wanted = twice(lambda b, c: lnp.matmul(whole(c.T, b.T).T, whole(b, c)))
+    for rtol in (None, 1e-12):
+        found = twice(lambda b, c: L.pinv(b @ c, rtol))
+        assert np.abs(found - wanted).max() < 1e-13 / near * np.abs(wanted).max()
+
+
+def test_pseudo_inverses_of_hermitian_matrices_have_slopes_where_eigenvalues_are_equal():
+    a, d = np.diag([1.0, 1.0, 0.2, -0.2]), drawn("float", 4, 4)
+    for rtol in (None, 0.1, 0.5):
+        close(along(lambda a: L.pinv(a, rtol, True), d, 2)(a), along(lambda a: L.pinv(a, rtol), d + d.T, 2)(a) / 4)
+
+
 def test_determinants_of_singular_matrices_have_derivatives():
     a = drawn("float", 5, 5)
     a[4] = a[3]
@@ -162,10 +185,6 @@ def test_second_derivatives_of_determinants_are_minors_of_two_rows_for_every_ran
             np.testing.assert_allclose(found, sign * rest, 1e-10, 1e-13)
         if kind == "float":
             np.testing.assert_allclose(jacrev(jacrev(L.det))(a), hessian(L.det)(a), 1e-10, 1e-13)
-
-
-def along(f, d, times):
-    return f if not times else along(lambda a: jvp(f, (a,), (d,))[1], d, times - 1)
 
 
 @pytest.mark.parametrize("a", [

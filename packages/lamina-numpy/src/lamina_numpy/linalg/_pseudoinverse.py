@@ -1,6 +1,7 @@
 """The pseudo-inverse and its slope, also where singular values that are not zero are cut off."""
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,78 +23,86 @@ __all__ = ["pinv"]
 _matmul = products.matmul
 
 
-@custom_jvp
-def _pinv(a: Any, rtol: Any) -> Any:
-    return _pinv_svd(a, rtol, False)
+@partial(custom_jvp, nondiff_argnums=(2, 3))
+def _pinv(a: Any, rtol: Any, hermitian: bool, cut: bool) -> Any:
+    """`cut`: the limit may cut off what is not zero."""
+    return _from_svd(rtol, *svd(a, False, True, hermitian))[0]
 
 
-def _pinv_svd(a: Any, rtol: Any, hermitian: bool) -> Any:
+def _from_svd(rtol: Any, u: Any, s: Any, vh: Any) -> tuple[Any, Any]:
+    """The pseudo-inverse, and which singular values it is made of."""
+    good = above("pinv", s, of_largest(s, rtol))
+    return _matmul(adjoint(vh), ufuncs.multiply(layout.expand_dims(inverses(s, good), -1), adjoint(u))), good
+
+
+@partial(custom_jvp, nondiff_argnums=(2, 3))
+def _parts(a: Any, rtol: Any, hermitian: bool, cut: bool) -> tuple[Any, ...]:
+    """P = pinv(a), the projectors 1 - K P and 1 - P K, K being what is kept of a, and what is cut off, a - K. The slopes of all
+    are made of these alone: as differences they would lose the digits of the condition twice."""
     u, s, vh = svd(a, False, True, hermitian)
-    inverse = inverses(s, above("pinv", s, of_largest(s, rtol)))
-    return _matmul(adjoint(vh), ufuncs.multiply(layout.expand_dims(inverse, -1), adjoint(u)))
+    p, good = _from_svd(rtol, u, s, vh)
+    kept = [choose_by(layout.expand_dims(good, -2), x, 0) for x in (u, adjoint(vh))]
+    rests = [ufuncs.subtract(np.eye(typeof(x).shape[-2], dtype=typeof(x).dtype), _matmul(x, adjoint(x))) for x in kept]
+    if cut:
+        rests.append(_matmul(ufuncs.multiply(u, layout.expand_dims(choose_by(good, 0, s), -2)), vh))
+    return p, *rests
+
+
+def _turns(args: Any, da: Any, hermitian: bool, cut: bool) -> Any:
+    """All parts, the change of `a` that counts, and how right and left singular vectors that are kept turn to those that are
+    cut off: each is an element of `da` and, where something is cut off, a share of the other."""
+    parts = _parts(args[0], args[1], hermitian, cut)
+    da = ufuncs.multiply(0.5, ufuncs.add(da, adjoint(da))) if hermitian else da
+    p, left, right, *rest = parts
+    ph, dah = adjoint(p), adjoint(da)
+    turn, back = _matmul(_matmul(right, dah), ph), _matmul(_matmul(left, da), p)
+    if cut:
+        more = _matmul(_matmul(_matmul(adjoint(rest[0]), da), p), ph)
+        turn = _solved(args, hermitian, p, rest[0], ufuncs.add(turn, more))
+        back = ufuncs.add(back, _matmul(_matmul(rest[0], turn), p))
+    return parts, da, turn, back
+
+
+def _solved(args: Any, hermitian: bool, p: Any, rest: Any, right: Any) -> Any:
+    """x of x - R^H R x P P^H = right, R being what is cut off: by singular vectors without their derivatives, which do not
+    exist where singular values are equal."""
+    squares, inverse = _matmul(adjoint(rest), rest), _matmul(p, adjoint(p))
+    a, rtol = map(lax.stop_gradient, args)
+    _, s, vh = svd(a, False, True, hermitian)
+    good = above("pinv", s, of_largest(s, rtol))
+    ratio = ufuncs.multiply(layout.expand_dims(choose_by(good, 0, s), -1), layout.expand_dims(inverses(s, good), -2))
+    ratio = ufuncs.square(ratio)  # below 1
+    more = ufuncs.divide(ratio, ufuncs.subtract(1, ratio))
+
+    def solve(_: Any, c: Any) -> Any:
+        inner = _matmul(_matmul(vh, c), adjoint(vh))
+        return ufuncs.add(c, _matmul(_matmul(adjoint(vh), ufuncs.multiply(more, inner)), vh))
+
+    return custom_linear_solve(lambda x: ufuncs.subtract(x, _matmul(_matmul(squares, x), inverse)), right, solve,
+                               lambda _, c: ufuncs.conj(solve(_, ufuncs.conj(c))))
+
+
+def _slope(p: Any, da: Any, turn: Any, back: Any) -> Any:
+    """Golub and Pereyra (1973), 4.12, for matrices whose rank does not change."""
+    turned = ufuncs.add(_matmul(turn, p), _matmul(p, adjoint(back)))
+    return ufuncs.subtract(turned, _matmul(_matmul(p, da), p))
 
 
 @_pinv.defjvp
-def _pinv_jvp(primals: Any, tangents: Any) -> Any:
-    """Golub and Pereyra (1973), 4.12, for matrices whose rank does not change."""
-    (a, rtol), da = primals, tangents[0]
-    p = _pinv(a, rtol)
-    ph, dah = adjoint(p), adjoint(da)
-    first = ufuncs.negative(_matmul(_matmul(p, da), p))
-    second, third = _matmul(_matmul(p, ph), dah), _matmul(dah, _matmul(ph, p))
-    second = ufuncs.subtract(second, _matmul(_matmul(second, a), p))
-    third = ufuncs.subtract(third, _matmul(p, _matmul(a, third)))
-    return p, ufuncs.add(first, ufuncs.add(second, third))
+def _pinv_jvp(hermitian: bool, cut: bool, primals: Any, tangents: Any) -> Any:
+    parts, *turns = _turns(primals, tangents[0], hermitian, cut)
+    return parts[0], _slope(parts[0], *turns)
 
 
-@custom_jvp
-def _pinv_cut(a: Any, rtol: Any) -> Any:
-    """With a limit that may cut off what is not zero."""
-    return _pinv_svd(a, rtol, False)
-
-
-@_pinv_cut.defjvp
-def _pinv_cut_jvp(primals: Any, tangents: Any) -> Any:
-    (a, rtol), da = primals, tangents[0]
-    p = _pinv_cut(a, rtol)
-    between = _kept_beside_cut(a, p, da, rtol)
-    turned = adjoint(_kept_beside_cut(adjoint(a), adjoint(p), adjoint(da), rtol))
-    return p, ufuncs.subtract(ufuncs.add(between, turned), _matmul(_matmul(p, da), p))
-
-
-def _kept_beside_cut(a: Any, p: Any, da: Any, rtol: Any) -> Any:
-    """The part of the slope of `p` from left singular vectors that are cut off to right ones that are kept.
-
-    An element of it, times the difference of both squared singular values, is known: a linear system for all of them,
-    solved by singular vectors without their derivatives, which do not exist where singular values are equal.
-    """
-    onto, kept = _matmul(p, a), _matmul(a, _matmul(p, a))
-    rest = ufuncs.subtract(a, kept)
-    squares, cut = _matmul(adjoint(kept), kept), _matmul(rest, adjoint(rest))
-    right = _matmul(onto, adjoint(da))
-    right = ufuncs.subtract(right, _matmul(right, _matmul(a, p)))
-    right = ufuncs.add(right, _matmul(_matmul(p, da), adjoint(rest)))
-    u, s, vh = svd(lax.stop_gradient(a), False)
-    good = above("pinv", s, of_largest(s, lax.stop_gradient(rtol)))
-    inverse, row = inverses(s, good), layout.expand_dims(good, -1)
-    inverse = layout.expand_dims(ufuncs.square(inverse), -1)
-    gap = ufuncs.subtract(ufuncs.square(layout.expand_dims(s, -1)), ufuncs.square(layout.expand_dims(s, -2)))
-    mixed = lax.bitwise_and(*layout.broadcast_arrays(row, lax.bitwise_not(layout.expand_dims(good, -2))))
-    more = ufuncs.subtract(inverses(gap, mixed), choose_by(mixed, inverse, 0))
-
-    def times(x: Any) -> Any:
-        inner = _matmul(onto, ufuncs.add(x, _matmul(x, cut)))
-        return ufuncs.subtract(ufuncs.add(_matmul(squares, x), x), inner)
-
-    def solve(_: Any, c: Any) -> Any:
-        y = _matmul(vh, c)
-        z = ufuncs.add(ufuncs.multiply(inverse, y), _matmul(ufuncs.multiply(more, _matmul(y, u)), adjoint(u)))
-        return ufuncs.add(c, _matmul(adjoint(vh), ufuncs.subtract(z, choose_by(row, y, 0))))
-
-    def transposed(_: Any, c: Any) -> Any:
-        return ufuncs.conj(solve(_, ufuncs.conj(c)))
-
-    return custom_linear_solve(times, right, solve, transposed)
+@_parts.defjvp
+def _parts_jvp(hermitian: bool, cut: bool, primals: Any, tangents: Any) -> Any:
+    parts, da, turn, back = _turns(primals, tangents[0], hermitian, cut)
+    p, left, right, *rest = parts
+    changes = [_slope(p, da, turn, back), *[ufuncs.negative(ufuncs.add(x, adjoint(x))) for x in (back, turn)]]
+    if cut:
+        turned = ufuncs.add(_matmul(rest[0], turn), _matmul(adjoint(back), rest[0]))
+        changes.append(ufuncs.subtract(_matmul(_matmul(left, da), right), turned))
+    return parts, tuple(changes)
 
 
 @public("hermitian")
@@ -129,8 +138,5 @@ def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False, *
     rtol = rcond if rtol is None else rtol
     if not t.size:
         return lax.broadcast_in_dim(np.zeros((), t.dtype), (*t.shape[:-2], t.shape[-1], t.shape[-2]), ())
-    if rtol is None:
-        limit = np.asarray(10 * max(t.shape[-2:]) * float(np.finfo(d).eps), d)
-        return _pinv_svd(a, limit, True) if hermitian else _pinv(a, limit)
-    limit = beside("pinv", rtol, d)
-    return _pinv_svd(a, limit, True) if hermitian else _pinv_cut(a, limit)
+    limit = np.asarray(10 * max(t.shape[-2:]) * float(np.finfo(d).eps), d) if rtol is None else beside("pinv", rtol, d)
+    return _pinv(a, limit, hermitian, rtol is not None)
