@@ -127,6 +127,23 @@ def digamma_of(x):
     return lnp.where(x == 0, -1.0 / within(x == 0, x, 1.0), lax.digamma(within(x != 0, x, 1.0)))
 
 
+def _high_order(n, x):
+    """n! zeta(n + 1, x) of positive x, where a factor is more or less than the dtype holds: by its first term's logarithm, and
+    the sum over it as in `_summed`."""
+    s, w = n + 1.0, x + float(_FIRST)
+    total = lnp.ones_like(x)
+    for j in range(1, _FIRST):
+        total = total + lnp.power(x / (x + float(j)), s)
+    some = s * _FIRST < 40.0 * w  # beyond, the rest is nothing beside the first term
+    t = within(some, s, 2.0)
+    rest, part = w / (t - 1.0) + 0.5, t / w
+    for i, b in enumerate(_BERNOULLI):
+        rest = rest + b * part
+        part = part * ((t + (2 * i + 1.0)) / w) * ((t + (2 * i + 2.0)) / w)
+    total = total + lnp.where(some, lnp.power(x / w, t) * rest, 0.0)
+    return lnp.exp(lax.lgamma(s) - s * lnp.log(x) + lnp.log(total))
+
+
 @slopes(no_slope("polygamma", "n"), lambda out, n, x: _polygamma(n + 1.0, x))
 def _polygamma(n, x):
     whole = lnp.logical_and(n >= 0, n == lnp.floor(n))
@@ -136,6 +153,10 @@ def _polygamma(n, x):
     sign = 2.0 * lnp.remainder(order, 2.0) - 1.0
     left = sign * lnp.exp(lax.lgamma(order + 1.0)) * _hurwitz(order + 1.0, within(lnp.logical_not(right), x, 1.0))
     value = lnp.where(right, lax.polygamma(order, within(right, x, 1.0)), left)
+    size = (order + 1.0) * lnp.abs(lnp.log(within(right, x, 1.0)))
+    far = (order > by_dtype(x, 30.0, 165.0)) | (size > by_dtype(x, 80.0, 690.0))
+    far = far & right & (x < np.inf) & (order < np.inf)
+    value = lnp.where(far, sign * _high_order(within(far, order, 1.0), within(far, x, 1.0)), value)
     return lnp.where(whole, lnp.where(m == 0, digamma_of(x), value), np.nan)
 
 
