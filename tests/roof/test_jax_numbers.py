@@ -72,6 +72,8 @@ FLOAT_DRAWS = {
     "maxwell_long": lambda r, k, d, a: r.maxwell(k, (22000,), d),
     "double_sided_maxwell_many": lambda r, k, d, a: r.double_sided_maxwell(k, 1., 2., (2100,), d),
     "double_sided_maxwell_long": lambda r, k, d, a: r.double_sided_maxwell(k, 1., 2., (22000,), d),
+    # Of so many, some are accepted or not by the last bit of a logarithm.
+    "loggamma_long": lambda r, k, d, a: r.loggamma(k, 1e4, (22000,), d),
     # Of so many the compiler leaves logarithms, exponentials and sums to a library.
     "dirichlet_many": lambda r, k, d, a: r.dirichlet(k, a([.3, 1, 2.5]), (1400,), d),
     "dirichlet_long": lambda r, k, d, a: r.dirichlet(k, a(SHAPES[:5]), (4100,), d),
@@ -124,7 +126,8 @@ CASES = {f"{name}:{d}": (draw, d) for dtypes, draws in GROUPS for d in dtypes fo
 # Every draw in one dtype, and 8-bit numbers, of which earlier releases gave other ones; LAMINA_DRAWS=all: in every dtype.
 SAMPLE = [*(f"{name}:{dtypes[i % len(dtypes)]}" for dtypes, draws in GROUPS for i, name in enumerate(draws)),
           "randint:uint8", "gamma:float32", "gamma:bfloat16", "ball:float64", "ball:bfloat16", "maxwell_long:bfloat16",
-          "double_sided_maxwell_long:bfloat16", "dirichlet_many:float32", "dirichlet_long:bfloat16"]
+          "double_sided_maxwell_long:bfloat16", "dirichlet_many:float32", "dirichlet_long:bfloat16",
+          "loggamma_long:float32"]
 
 
 def found(system, case):

@@ -27,9 +27,9 @@ _part = config.threefry_partitionable
 _NEXT, _AGAIN, _DONE = map(np.uint8, range(3))  # what a lane draws next: two numbers, the first one again, or none
 
 
-def _draw(key: Any, a: Any, logs: bool, late: bool, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
+def _draw(key: Any, a: Any, logs: bool, kept: bool, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
     """Gamma numbers or their logarithms: Marsaglia and Tsang's cubed normals; for a < 1, a draw for a + 1 times u^(1/a).
-    The loop has logarithms at hand; those that are `late` are taken behind it, where they can join what follows.
+    Logarithms are taken behind the loop, as JAX does: in it, those at hand would round what is accepted otherwise.
 
     Each element has a key of its own. What is no parameter gives NaN and is not waited for.
     """
@@ -41,12 +41,11 @@ def _draw(key: Any, a: Any, logs: bool, late: bool, shape: tuple[int, ...], dtyp
     known = lax.ge(a, 0.0)  # asked of a: just below 0 a + 1 would do
     a = lax.select(boost, lax.add(a, 1.0), a)
     value = lax.select(known, a, lax.full_like(a, np.nan))  # that of all rounds: where it is NaN, so is the result
-    a = lax.select(known, a, lax.full_like(a, 1)) if late else value
+    a = lax.select(known, a, lax.full_like(a, 1)) if logs and kept else value
     # d = a - 1/3, c = 1 / (3 sqrt d): d (1 + c x)^3 for a normal x, accepted if log u < x^2 / 2 + d (1 - v + log v),
     # v the cube, for which u < 1 - 0.0331 x^4 suffices. A normal for which 1 + c x is not positive is drawn again.
     d = lax.sub(a, 1 / 3)
     c = lax.div(1 / 3, lax.sqrt(d))
-    log_d = lax.log(d)
 
     def body(state: Any) -> Any:
         lanes, ahead, value = state
@@ -56,28 +55,27 @@ def _draw(key: Any, a: Any, logs: bool, late: bool, shape: tuple[int, ...], dtyp
         root = lax.add(lax.mul(x, c), 1.0)
         up = lax.gt(root, 0.0)
         v, square = lax.mul(lax.mul(root, root), root), lax.mul(x, x)
-        log_v = lax.log(v)
         quick = lax.lt(u, lax.sub(1.0, lax.mul(0.0331, lax.mul(square, square))))
-        limit = lax.add(lax.mul(square, 0.5), lax.mul(d, lax.add(lax.sub(1.0, v), log_v)))
+        limit = lax.add(lax.mul(square, 0.5), lax.mul(d, lax.add(lax.sub(1.0, v), lax.log(v))))
         good = lax.bitwise_and(up, lax.bitwise_or(quick, lax.lt(lax.log(u), limit)))
-        new = v if late else lax.add(lax.add(log_d, log_v), power) if logs else lax.mul(lax.mul(d, v), power)
+        new = v if logs else lax.mul(lax.mul(d, v), power)
         next_pair, next_x, none = (lax.full_like(a, code, np.uint8) for code in (_NEXT, _AGAIN, _DONE))
         ahead = lax.select(lax.bitwise_or(done, good), none, lax.select(up, next_pair, next_x))
-        # Lanes that are done give the same number again, but those of typed keys. To keep the old one takes memory for another
-        # copy of the codes, and spares time where no logarithm is at hand.
-        return lanes, ahead, new if logs and not late and not is_typed(key) else lax.select(done, value, new)
+        # Lanes that are done give the same number again, but those of typed keys. To keep the old one spares time where it
+        # takes more than `v`, and takes memory for another copy of the codes.
+        return lanes, ahead, lax.select(done, value, new) if kept or is_typed(key) else new
 
     ahead = lax.select(known, *(lax.full_like(a, code, np.uint8) for code in (_NEXT, _DONE)))
     value = lax.while_loop(lambda state: any_left(lax.eq(state[1], _DONE)), body, (lanes, ahead, value))[-1]
-    return lax.add(lax.add(log_d, lax.log(value)), power) if late else value
+    return lax.add(lax.add(lax.log(d), lax.log(value)), power) if logs else value
 
 
-def _log_gamma(key: Any, a: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool, late: bool) -> Any:
-    return _draw(key, a, True, late, shape, dtype, part)
+def _log_gamma(key: Any, a: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool, kept: bool) -> Any:
+    return _draw(key, a, True, kept, shape, dtype, part)
 
 
 def _plain_gamma(key: Any, a: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
-    return _draw(key, a, False, False, shape, dtype, part)
+    return _draw(key, a, False, True, shape, dtype, part)
 
 
 # Compiled, where a derivative is taken of known numbers too: no step of theirs is seen by checks for NaN and transfers.
@@ -85,10 +83,10 @@ _log_core = custom_jvp(jit(_log_gamma, static_argnums=(2, 3, 4, 5), inline=True)
 _gamma_core = custom_jvp(jit(_plain_gamma, static_argnums=(2, 3, 4), inline=True), nondiff_argnums=(2, 3, 4))
 
 
-def _log_jvp(shape: Any, dtype: Any, part: Any, late: Any, primals: Any, tangents: Any) -> Any:
+def _log_jvp(shape: Any, dtype: Any, part: Any, kept: Any, primals: Any, tangents: Any) -> Any:
     """d log x / da = dx / da / x; for tiny x, where P = x^a / gamma(a + 1), it is (digamma(a + 1) - log x) / a."""
     key, a = primals
-    logs = _log_core(key, a, shape, dtype, part, late)
+    logs = _log_core(key, a, shape, dtype, part, kept)
     x = lax.exp(logs)
     tiny = lax.lt(x, scalar(1e-20, dtype))
     inside = lax.select(tiny, lax.full_like(x, 1), x)
