@@ -18,9 +18,16 @@ def _at_zero(x, y, value):
     return lnp.where(lnp.logical_and(x == 0, lnp.logical_not(lnp.isnan(y))), lnp.zeros_like(x), value)
 
 
+def _some(x, y):
+    return (x != 0) | (y != 0)
+
+
+# Not the quotient's own slopes: in x / y^2 the square underflows early.
+@slopes(lambda out, x, y: lnp.where(_some(x, y), 1.0 / within(_some(x, y), y, 1.0), 0.0),
+        lambda out, x, y: -out / within(_some(x, y), y, 1.0))
 def share_of(x, y):
     """x / y, none where both are zero; where x alone is, its slope is 1 / y all the same."""
-    some = (x != 0) | (y != 0)
+    some = _some(x, y)
     return within(some, x, 0.0) / within(some, y, 1.0)
 
 
@@ -50,7 +57,7 @@ def _divergence(x, y, inside, at_zero):
 
 def _log_share(x, y):
     """log(x / y); -1 where both are zero, so that the slope of x log(x / y) is none there, as `share_of` is."""
-    some = (x != 0) | (y != 0)
+    some = _some(x, y)
     return lnp.where(some, log_ratio_of(within(some, x, 1.0), within(some, y, 1.0)), -1.0)
 
 
