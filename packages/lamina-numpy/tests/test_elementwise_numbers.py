@@ -53,6 +53,14 @@ def test_powers_of_a_python_number_are_as_strong_as_the_array():
     assert jnp.power(jnp.asarray(2), jnp.asarray(3)).weak_type
 
 
+@HOW
+def test_a_python_float_to_powers_that_are_an_array_is_as_strong_as_they_are(how):
+    for base, powers in ((0.5, jnp.arange(3)), (1j, jnp.arange(3, dtype=jnp.uint8)), (2, jnp.array([True])), (True, 3)):
+        assert not how(jnp.power)(base, powers).weak_type
+    assert how(jnp.power)(0.5, True).weak_type and how(jnp.power)(0.5, 2).weak_type
+    assert (0.5 ** jnp.arange(3) * jnp.ones(3, "bfloat16")).dtype == np.float32
+
+
 def test_i0_under_both_widths_and_its_slope():
     x = np.array([-30.0, -3.75, -1, 0, 1e-3, 3.75, 10, 60])
     np.testing.assert_allclose(np.asarray(jnp.i0(x.astype(np.float32))), np.i0(x), rtol=2e-6)

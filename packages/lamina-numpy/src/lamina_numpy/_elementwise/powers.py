@@ -18,10 +18,9 @@ _I32 = np.dtype("int32")
 _AT_ONCE = 6  # bits: exponents above 63 are of -1, 0 and 1, or wrap around
 
 
-def _int_power(x: Any, y: Any, d: np.dtype) -> Any:
+def _int_power(x: Any, y: Any, d: np.dtype, weak: bool) -> Any:
     """Repeated squaring: the lowest bits of the exponents at once, as one kernel, the others one by one, as many as the
     largest has. A whole number to a negative power is 0, but for 1 and -1."""
-    weak = typeof(x).weak_type and typeof(y).weak_type
     zero, one = literal(0, d), literal(1, d)
     x, y = alike("power", [cast(x, d, weak), cast(y, d, weak)])
     signed = not dtypes.issubdtype(d, np.unsignedinteger)
@@ -86,17 +85,21 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Array:
                 raise TypeError(f"power: integers cannot be raised to the negative power {y}; got {a.long()}. Convert "
                                 "to float first")
             if a.dtype == dtypes.BOOL:
-                x = convert(x, _I32, True)
+                x = convert(x, _I32)
         return lax.integer_pow(x, y)
     if type(x) is int and not dtypes.is_inexact(aval("power", y, 1).dtype):
         x = literal(x, dtypes.promote((a.dtype, True), (typeof(y).dtype, typeof(y).weak_type))[0])
+    b = aval("power", y, 1)
+    weak = typeof(x).weak_type and b.weak_type
+    if a.weak_type and dtypes.is_inexact(a.dtype) and b.dtype.kind in "iu" and not b.weak_type:
+        y = convert(y, a.dtype)  # a Python float to powers that are an array of integers is an array like others
     x, y = pair("power", x, y)
     d = typeof(x).dtype
     if dtypes.is_inexact(d):
         return lax.pow(x, y)
     if d == dtypes.BOOL:
         x, y, d = convert(x, _I32), convert(y, _I32), _I32
-    return _int_power(x, y, d)
+    return _int_power(x, y, d, weak)
 
 
 pow = power
