@@ -215,6 +215,19 @@ def test_complex_initial_weights_are_those_of_jax(distribution, frozen):
     assert f"{zlib.crc32(np.asarray(made).tobytes()):08x}" == frozen
 
 
+@pytest.mark.parametrize("name", ["wald", "t", "chisquare", "pareto", "triangular"])
+def test_known_parameters_draw_within_programs_what_they_draw_alone(name):
+    import lamina
+    parameters = (-1.0, 0.5, 2.0) if name == "triangular" else (3,)
+    draw = functools.partial(getattr(lamina.random, name), shape=(5000,))
+    for make in (lamina.random.PRNGKey, lamina.random.key):
+        for wide in (False, True):
+            with lamina.experimental.enable_x64(wide):
+                np.testing.assert_array_equal(lamina.jit(lambda k: draw(k, *parameters))(make(7)), draw(make(7), *parameters))
+    with pytest.raises((TypeError, ValueError), match=name):
+        lamina.jit(lambda k: draw(k, *parameters))(lamina.numpy.ones(2))
+
+
 def test_counts_of_narrow_parameters_are_not_rounded():
     bf16 = lamina.numpy.bfloat16
     for part, wanted in ((False, [756, 744, 752, 752]), (True, [769, 754, 751, 726])):

@@ -217,10 +217,10 @@ def _wald(key: Any, mean: Any, shape: Any, dtype: Any, part: bool) -> Any:
 
 _draw_rayleigh = with_parameters("rayleigh", _rayleigh, 1)
 _draw_weibull = jit(_weibull_min, static_argnums=(3, 4, 5), inline=True)
-_draw_pareto = with_parameters("pareto", _pareto, 1)
+_draw_pareto = with_parameters("pareto", _pareto, 1, True)
 _draw_lognormal = with_parameters("lognormal", _lognormal, 1)
-_draw_triangular = with_parameters("triangular", _triangular, 3)
-_draw_wald = with_parameters("wald", _wald, 1)
+_draw_triangular = with_parameters("triangular", _triangular, 3, True)
+_draw_wald = with_parameters("wald", _wald, 1, True)
 
 
 @takes_names

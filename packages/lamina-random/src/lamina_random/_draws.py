@@ -8,15 +8,17 @@ import numpy as np
 from lamina_autodiff import custom_jvp
 from lamina_ir import config, dtypes, prims
 from lamina_tracing import jit, lax, make_jaxpr
-from lamina_tracing.extend import bind, scalar, typeof
+from lamina_tracing.extend import EVALUATION, Tracer, bind, now, scalar, typeof
 
 from ._arguments import as_float, common_shape, to_shape
-from ._keys import halves
+from ._impls import is_typed
+from ._keys import halves, key_data
 from ._normal import unit_core
 
 __all__ = ["accepted", "any_left", "full", "inverse", "max_along_last", "sum_along_last", "with_parameters"]
 
 _part = config.threefry_partitionable
+_U32 = np.dtype("uint32")
 
 
 def accepted(call: str, key: Any, first: Any, propose: Callable[[Any, Any], tuple[Any, Any]], done: Any,
@@ -77,13 +79,34 @@ def _reduced(combine: Callable[[Any, Any], Any], first: float, x: Any) -> Any:
     return bind(prims.reduce_p, x, scalar(first, t.dtype), computation=pair, dimensions=(t.ndim - 1,))[0]
 
 
-def with_parameters(name: str, core: Callable[..., Any], count: int) -> Callable[..., Any]:
+def _unknown(key: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Parameters as numbers that the compiler of a program does not know: what it makes of known ones beforehand it rounds
+    otherwise than the program would. So a program draws the numbers that are drawn alone."""
+    staged = now.trace is not EVALUATION and isinstance(key, Tracer)
+    if not staged or all(isinstance(x, Tracer) for x in given):
+        return given
+    words: Any = key_data(key) if is_typed(key) else key
+    if typeof(words).ndim != 1 or typeof(words).dtype != _U32:  # no key, as will be told
+        return given
+    bit = lax.bitwise_and(lax.squeeze(lax.slice(words, (0,), (1,)), (0,)), np.uint32(1))
+
+    def covered(x: Any) -> Any:
+        own = typeof(x)
+        kind = own.dtype if dtypes.is_float(own.dtype) else dtypes.canonical_float()
+        none = lax.mul(lax.convert_element_type(bit, kind), scalar(0, kind))
+        return lax.add(np.asarray(x, kind), lax.broadcast_in_dim(none, own.shape, ()))
+    return tuple([x if isinstance(x, Tracer) else covered(x) for x in given])
+
+
+def with_parameters(name: str, core: Callable[..., Any], count: int, covered: bool = False) -> Callable[..., Any]:
     """The compiled draw of a distribution with `count` parameters, each brought to the dtype and shape drawn.
 
     Args:
       name: of the public function, for errors and programs.
       core: `(key, *parameters, shape, dtype, partitionable) -> numbers`.
       count: how many parameters.
+      covered: within programs the numbers are those drawn alone, also by parameters that are known there; it takes memory
+        and time to compile where a loop draws.
 
     Returns:
       `draw(key, parameters, shape, dtype)`, where shape and dtype may be None.
@@ -95,5 +118,6 @@ def with_parameters(name: str, core: Callable[..., Any], count: int) -> Callable
     fast = jit(compiled, static_argnums=tuple(range(1 + count, 4 + count)), inline=True)
 
     def draw(key: Any, given: tuple[Any, ...], shape: Any, dtype: Any) -> Any:
+        given = _unknown(key, given) if covered else given
         return fast(key, *given, common_shape(name, shape, *given), as_float(name, dtype), _part.value)
     return draw

@@ -136,8 +136,8 @@ def _f(key: Any, dfnum: Any, dfden: Any, shape: Any, dtype: Any, part: bool) -> 
 
 _draw_gamma = with_parameters("gamma", lambda key, a, *rest: _gamma_core(key, a, *rest), 1)
 _draw_log = with_parameters("loggamma", lambda key, a, shape, dtype, part: _log_core(key, a, shape, dtype, part, False), 1)
-_draw_beta, _draw_chi = with_parameters("beta", _beta, 2), with_parameters("chisquare", _chisquare, 1)
-_draw_t, _draw_f = with_parameters("t", _t, 1), with_parameters("f", _f, 2)
+_draw_beta, _draw_chi = with_parameters("beta", _beta, 2), with_parameters("chisquare", _chisquare, 1, True)
+_draw_t, _draw_f = with_parameters("t", _t, 1, True), with_parameters("f", _f, 2)
 
 
 @takes_names
