@@ -118,6 +118,6 @@ def with_parameters(name: str, core: Callable[..., Any], count: int, covered: bo
     fast = jit(compiled, static_argnums=tuple(range(1 + count, 4 + count)), inline=True)
 
     def draw(key: Any, given: tuple[Any, ...], shape: Any, dtype: Any) -> Any:
-        given = _unknown(key, given) if covered else given
-        return fast(key, *given, common_shape(name, shape, *given), as_float(name, dtype), _part.value)
+        sizes = common_shape(name, shape, *given)
+        return fast(key, *(_unknown(key, given) if covered else given), sizes, as_float(name, dtype), _part.value)
     return draw
