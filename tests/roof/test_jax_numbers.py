@@ -53,6 +53,7 @@ FLOAT_DRAWS = {
     "t1": lambda r, k, d, a: r.t(k, 4., N, dtype=d),
     "gennorm": lambda r, k, d, a: r.generalized_normal(k, 1.5, N, d),
     "ball": lambda r, k, d, a: r.ball(k, 3, 2, N, d),
+    "ball_of_one": lambda r, k, d, a: r.ball(k, 1, 2, (1000,), d),
     "ball3": lambda r, k, d, a: r.ball(k, 3, 1.5, (3, 4), d),
     "poisson": lambda r, k, d, a: r.poisson(k, a(RATES)),
     "poisson1": lambda r, k, d, a: r.poisson(k, 25., N),
@@ -178,7 +179,7 @@ def test_all_draws_are_in_the_table():
 MADE_OF_GAMMA = ("gamma", "gamma.5", "loggamma", "loggamma.5", "beta", "beta1", "dirichlet", "dirichlet2", "chisquare1", "f",
                  "f1", "t1", "ball")
 NOT_SEEN_THERE = {*(f"{name}:{d}" for name in FLOAT_DRAWS if name.endswith(("_many", "_long")) for d in SMALL),
-                  *(f"{name}:bfloat16" for name in MADE_OF_GAMMA)}
+                  *(f"{name}:bfloat16" for name in MADE_OF_GAMMA), *(f"ball_of_one:{d}" for d in SMALL)}
 WHOLE = {f"{name}:{d}" for dtypes, draws in GROUPS[2:] for d in dtypes for name in draws}  # of numbers that no compiler rounds
 
 

@@ -350,7 +350,9 @@ def _of_rank(x: Any, rank: int) -> Any:
 def _ball(key: Any, p: Any, d: int, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
     kx, ke = halves(key, 2, part)
     whole = (*shape, d)
-    x = _general(kx, p, whole, dtype, part)
+    # of one number in a row, as JAX's bits of the classic stream come: so XLA takes a product with a power for the quotient
+    line = (math.prod(whole),) if d == 1 and not part and not typeof(p).shape else whole
+    x = lax.reshape(_general(kx, p, line, dtype, part), whole)
     total = sum_along_last(lax.pow(lax.abs(x), full(p, whole, dtype)))
     total = lax.add(total, exponential_core(ke, shape, dtype, part))
     lead = lax.broadcast_shapes(shape, typeof(p).shape)
