@@ -30,7 +30,7 @@ def test_every_draw_takes_a_named_shape(name):
         needed, sizes = {"n": 20, "p": np.ones(3, np.float32)}, (2, 3)
     got = vmap(lambda _: f(KEY, shape=NamedShape(*sizes, batch=4), **needed), axis_name="batch")(np.arange(4))
     want = np.stack([f(fold_in(KEY, k), shape=sizes, **needed) for k in range(4)])
-    np.testing.assert_allclose(got, want, rtol=5e-6)  # a compiler rounds programs with a map elsewhere
+    np.testing.assert_allclose(got, want, rtol=1e-6)
     assert len({row.tobytes() for row in np.asarray(got)}) > 1
 
 

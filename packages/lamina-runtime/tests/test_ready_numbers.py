@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from lamina_ir import aval_of, config
 from lamina_runtime import backends, default_device, device_put, live_arrays, owner, ready_numbers, transfer_guard
-from lamina_tracing import jit, slots
+from lamina_parallel import pmap
+from lamina_tracing import jit, lax, slots
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +50,11 @@ def test_beside_what_was_placed_and_while_a_program_is_written_a_number_is_a_num
     assert not isinstance(third(x, 0.5), float) and third(placed, 0.5) == 0.5 and isinstance(third(placed, 0.5), float)
     jit(lambda y: (seen.append(third(x, 0.5)), y)[1])(1.0)
     assert isinstance(seen[0], float)
+
+
+def test_beside_a_row_that_lies_on_another_device_a_number_is_a_number():
+    rows = pmap(lambda x: lax.add(x, x))(np.arange(2, dtype=np.float32))
+    assert isinstance(third([*rows][1], 0.5), float)
 
 
 @pytest.mark.parametrize("block", [lambda: config.enable_x64(True), lambda: default_device("cpu"),

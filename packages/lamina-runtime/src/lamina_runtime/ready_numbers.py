@@ -1,8 +1,8 @@
 """Plain numbers that lie ready on the default device, for operators of arrays: `x * 0.9` again and again.
 
-jaxlib brings each Python number of a call to the device, which is a third of an eager operator on a CPU and a transfer on a
+jaxlib brings each Python number of a call to the device, which is a quarter of an eager operator on a CPU and a transfer on a
 GPU. So a number that comes a second time is kept there as an array, weakly typed as the number is: programs, promotions and
-results are the same. For arrays that nobody placed alone, as others may lie elsewhere; and no longer once
+results are the same. For arrays on that device alone that nobody placed, as others may lie elsewhere; and no longer once
 numbers may mean another width or place in one block than in the next, or guards look at transfers.
 """
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lamina_tracing import slots
 from lamina_tracing.extend import EVALUATION, now
 
 from . import backends, owner, transfer_guards
-from ._jaxlib import ArrayImpl
+from ._jaxlib import ArrayImpl, SingleDeviceSharding
 from .arrays import put
 
 __all__ = ["install"]
@@ -31,7 +31,10 @@ def beside(x: Any, number: Any) -> Any:
     """What an operator of `x` takes for a float or an int."""
     if type(x) is not ArrayImpl or x._committed or now.trace is not EVALUATION:
         return number
-    table = owner.current.numbers[type(number)]
+    here, where = owner.current, x._sharding
+    if type(where) is not SingleDeviceSharding or where._device is not here.default_device:  # as a row of a mapped array is
+        return number
+    table = here.numbers[type(number)]
     found = table.get(number)
     return _second_time(table, number) if found is None else found
 
