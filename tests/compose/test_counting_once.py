@@ -240,5 +240,5 @@ def test_two_maps_of_one_name_are_refused(outer, inner):
     np.testing.assert_allclose(nested("i", "i"), default)  # in the default reading the inner hides the outer
     with ONCE(True):
         np.testing.assert_allclose(nested("i", "j"), [[1020, 1020]] * 2)  # w is one value over both
-        with pytest.raises(ValueError, match="map of `.*`: the axis name 'i' is bound already by a map around.*names of their"):
+        with pytest.raises(ValueError, match="map of `.*`: the axis name 'i' is already bound by an enclosing map.*names of their"):
             nested("i", "i")

@@ -78,12 +78,12 @@ def another(option):
 @pytest.fixture
 def untold():
     """Nobody was told yet of what changes nothing."""
-    before = {o: o._told for o in OPTIONS}
+    before = {o: o._warned for o in OPTIONS}
     for option in OPTIONS:
-        option._told = False
+        option._warned = False
     yield
-    for option, told in before.items():
-        option._told = told
+    for option, warned in before.items():
+        option._warned = warned
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -168,7 +168,7 @@ def test_what_counts_before_the_first_device_is_refused_after_it(name, value):
     before = config.read(name)
     if before == value:
         value = 3
-    with pytest.raises(RuntimeError, match=f"config {name.removeprefix('jax_')}: counts until a device is first used"):
+    with pytest.raises(RuntimeError, match=f"config {name.removeprefix('jax_')}: must be set before a device is first used"):
         config.update(name, value)
     assert config.read(name) == before and lamina.device_count() == lamina.device_count("cpu")
 
@@ -214,7 +214,7 @@ def test_every_setting_refuses_bad_words_by_its_variable():
         for text in ("bananas", "-7.5"):
             try:
                 option.parsed(text, f"the environment variable JAX_{name.upper()}")
-            except RuntimeError:  # counts until a device is first used
+            except RuntimeError:  # it must be set before a device is first used
                 pass
             except (TypeError, ValueError) as error:
                 assert f"JAX_{name.upper()}" in str(error)
@@ -314,7 +314,7 @@ def test_wide_types_that_are_asked_for_may_be_errors():
         assert jnp.asarray(np.ones(2)).dtype == jnp.zeros(2, float).dtype == "float32"
         with lamina.enable_x64(True):
             assert jnp.zeros(2, "float64").dtype == "float64"
-    with pytest.raises(ValueError, match="'allow' is not there.*set enable_x64"):
+    with pytest.raises(ValueError, match="'allow' is not supported.*set enable_x64"):
         config.update("jax_explicit_x64_dtypes", "allow")
 
 

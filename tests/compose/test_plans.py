@@ -114,26 +114,26 @@ def test_words():
         plan = f.lower(*args).plan()
     line = regression.__code__.co_firstlineno + 1
     assert str(plan) == repr(plan) == f"""\
-xmap of `regression`, on 8 devices: Mesh('x': 4, 'y': 2), row by row cpu:0-7
+xmap of `regression`, on 8 devices: Mesh('x': 4, 'y': 2), row-major cpu:0-7
 
 axes
-  'b'  16  = 4 devices along 'x' x 4 within  (xmap of `regression`)
-  'i'  4   = 2 devices along 'y' x 2 within  (xmap of `regression`)
+  'b'  16  = 4 devices along 'x' x 4 vectorized  (xmap of `regression`)
+  'i'  4   = 2 devices along 'y' x 2 vectorized  (xmap of `regression`)
 
 arguments
-  x  float32[16,4]  256 B  float32[4,2] on a device  dimension 0 over 'x', dimension 1 over 'y'
-  y  float32[16]    64 B   float32[4] on a device    dimension 0 over 'x'; the same along 'y'
-  w  float32[4]     16 B   float32[2] on a device    dimension 0 over 'y'; the same along 'x'
+  x  float32[16,4]  256 B  float32[4,2] per device  dimension 0 split over 'x', dimension 1 split over 'y'
+  y  float32[16]    64 B   float32[4] per device    dimension 0 split over 'x'; replicated over 'y'
+  w  float32[4]     16 B   float32[2] per device    dimension 0 split over 'y'; replicated over 'x'
 
 results
-  output  float32[]  4 B  whole on each device
+  output  float32[]  4 B  replicated
 
 collectives
   psum over 'i'  all-reduce over 'y' of 16 B  sends 16 B  {__file__}:{line} (regression)
   psum over 'b'  all-reduce over 'x' of 4 B   sends 6 B   {__file__}:{line} (regression)
-  in all a device sends 22 B
+  each device sends 22 B in total
 
-memory of a device: {60 + plan.memory.temporaries} B, estimated: arguments 56 B + results 4 B + temporaries \
+memory per device: {60 + plan.memory.temporaries} B, estimated: arguments 56 B + results 4 B + temporaries \
 {plan.memory.temporaries} B"""
     assert [(a.name, a.size, a.over, a.devices, a.within) for a in plan.axes] == [
         ("b", 16, ("x",), 4, 4), ("i", 4, ("y",), 2, 2)]
@@ -158,7 +158,7 @@ def test_what_the_compiler_adds_is_told_when_it_has():
     plan = lowered.plan()
     assert not plan.complete and not plan.collectives and plan.memory is None
     assert plan.results[0].tiles is None and plan.results[0].shard_shape is None and not plan.results[0].blocks()
-    assert "collectives: none in the program itself" in str(plan) and "as the compiler chooses" in str(plan)
+    assert "collectives: none in the program itself" in str(plan) and "chosen by the compiler" in str(plan)
     after = lowered.compile().plan()
     met, = after.collectives
     assert (met.kind, met.over, met.move.operand_bytes, met.sent) == ("all-reduce", ("y",), 16, 16)
@@ -227,7 +227,7 @@ def test_axes_in_turns():
     assert [(c.op, c.axes, c.move.operand_bytes, c.move.times, int(c.line.split(":")[-1].split()[0]) - first)
             for c in plan.collectives if c.move] == [
         ("pmax", ("k",), 4 * 8, 2, 2), ("psum", ("k",), 4 * 8, 2, 3), ("psum", ("k",), 4 * 8 * 4, 2, 3)]
-    assert "phase 1  4 turns, in each of 2 turns  carries 32 B " in str(plan) and "4 turns x 2 within" in str(plan)
+    assert "phase 1  4 iterations, in each of 2 iterations  carries 32 B " in str(plan) and "4 iterations x 2 vectorized" in str(plan)
     assert len(after.phases) > 3 and after.axes == plan.axes
 
 
@@ -251,7 +251,7 @@ def test_branches_and_unrolled_loops():
     plan = jax.pmap(f, axis_name="i").lower(X[:8]).plan()
     assert collections.Counter([(c.op, c.move.times, c.move.branched) for c in plan.collectives]) == {
         ("pmax", 1, False): 1, ("pmin", 1, True): 1, ("psum", 3, False): 2, ("psum", 1, False): 1}
-    assert "where the branch is taken" in str(plan) and "3 times" in str(plan)
+    assert "if the branch is taken" in str(plan) and "3 times" in str(plan)
 
 
 def test_words_for_arguments():
@@ -267,5 +267,5 @@ def test_programs_nested_too_deep_for_the_compiler():
 
     for _ in range(140):
         f = (lambda g: lambda x: lax.cond(lax.pmax(x.sum(), "i") > 0, g, lambda x: x, x))(f)
-    with pytest.raises(RecursionError, match="levels deep in one another"):
+    with pytest.raises(RecursionError, match="levels deep"):
         jax.pmap(f, axis_name="i").lower(X[:8]).plan()

@@ -98,7 +98,7 @@ def test_copies_and_the_host():
                   lamina.block_until_ready(keys), jnp.array(keys)):
         same(again, random.split(WORDS))
     assert isinstance(keys, lamina.Array) and lamina.tree.leaves({"k": keys})[0] is keys
-    assert repr(KEY) == f"{KEY}" == "Array((), dtype=key<fry>) of words:\n[0, 3]"
+    assert repr(KEY) == f"{KEY}" == "Array((), dtype=key<fry>) with key data:\n[0, 3]"
     assert lamina.dtypes.issubdtype(keys.dtype, lamina.dtypes.prng_key)
 
 

@@ -217,11 +217,11 @@ STACKED, W3 = np.stack([ROWS, ROWS]), np.float32(3)
 
 @pytest.mark.parametrize("make, args, words", [
     (lambda: _nested("x", "x"), (ROWS, W3),
-     "the xmap of `_of_a_row` inside has axis_resources too at .*, which give the axis 'c' the mesh axis 'x'; here that is "
+     "the inner xmap of `_of_a_row` has axis_resources too at .*, which give the axis 'c' the mesh axis 'x'; here that is "
      "given to 'b'. Give each mesh axis to one of the two"),
     (lambda: jax.pmap(lambda v: _nested()(v, W3)), (STACKED,),
-     "pmap of `<lambda>`: the xmap of `.*` inside has axis_resources at "),
-    (lambda: jax.pmap(jax.jit(lambda v: _nested()(v, W3).sum())), (STACKED,), "inside has axis_resources at "),
+     "pmap of `<lambda>`: the inner xmap of `.*` has axis_resources at "),
+    (lambda: jax.pmap(jax.jit(lambda v: _nested()(v, W3).sum())), (STACKED,), "the inner xmap of .* has axis_resources at "),
     (lambda: jax.shard_map(lambda v: _nested()(v, W3), _grid(), P("x"), P("x")), (STACKED.reshape(8, 8),),
      "shard_map of .* has axis_resources at "),
     (lambda: _of_two(lambda a, b: a * b), (ROWS, ROWS), r"'b' and 'c' are both given the mesh axis 'x', and meet in one value: "
@@ -233,7 +233,7 @@ STACKED, W3 = np.stack([ROWS, ROWS]), np.float32(3)
     (lambda: xmap(lambda v: v, {0: "b"}, {0: "b"}, axis_resources={"b": "w"}), (ROWS,),
      "the axis 'b' 'w', which is no axis of the mesh in scope, Mesh"),
     (lambda: xmap(lambda v: jax.pmap(lambda u: u * 2)(v), {0: "b"}, {0: "b"}, axis_resources={"b": "x"}), (ROWS,),
-     "xmap of .* the pmap of `<lambda>` stands inside at .*test_xmap_mesh"),
+     "xmap of .* the pmap of `<lambda>` inside at .*test_xmap_mesh"),
 ])
 def test_what_cannot_be_divided_is_refused_when_it_is_traced(make, args, words):
     with _grid():

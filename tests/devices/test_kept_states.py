@@ -69,7 +69,7 @@ says(ValueError, "tree['a'] differs between processes: process 2 against process
 says(ValueError, f"tree['b'] differs between processes: processes {', '.join('123'[:processes - 1])}",
      {"a": 1, "b": np.zeros(2 + (rank > 0))})
 says(ValueError, "the structure of the tree differs", {"a": 1, **({"b": 2} if rank else {})})
-says(ValueError, f"the same step; they have {[9, 9, 10, 9][:processes]}", 1, 9 + (rank == 2))
+says(ValueError, f"the same step; got {[9, 9, 10, 9][:processes]}", 1, 9 + (rank == 2))
 for bad in (0, 2):
     if rank == bad:
         says(TypeError, "tree must be an array", "text")

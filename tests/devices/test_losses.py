@@ -170,11 +170,11 @@ def test_who_is_left_raises_works_alone_and_meets_again(n, devices, cases):
 
 LATE = """
 from lamina_runtime import losses
-cut, before = losses._cut, []
+cut, before = losses._shut_connections, []
 def late(places, spared):
-    cut(places, spared if before else losses._inside(places))
+    cut(places, spared if before else losses._internal_connections(places))
     before.append(1)
-losses._cut = late
+losses._shut_connections = late
 """
 
 
@@ -335,7 +335,7 @@ if rank != silent:
     base = join(sys.argv[4], n, me)
     right(n, base)
     if me == 0 and n > 1:  # the others leave in order
-        here = distributed._session.presence
+        here = distributed._session.connection
         with here.changed:
             assert here.changed.wait_for(lambda: len(here.left) == n - 1, 60)
         assert "has left" in str(lost(lambda: f(base), *range(1, n)))
@@ -370,9 +370,9 @@ n = int(sys.argv[5])
 base = join(sys.argv[3], n, rank)
 right(n, base)
 print("ready", flush=True)
-here = distributed._session.presence
+here = distributed._session.connection
 with here.changed:
-    assert here.changed.wait_for(lambda: here.alone, 60)
+    assert here.changed.wait_for(lambda: here.coordinator_lost, 60)
 right(n, base)  # what is connected stays so
 if rank == 1:
     time.sleep(1.5)
@@ -390,7 +390,7 @@ sys.exit(20 + rank)
 @pytest.mark.parametrize("n, devices", SIZES if EVERY else [(3, 2)])
 def test_a_death_after_the_coordinators(n, devices):
     """Nobody tells; the end of the connections does."""
-    address, child = starting.start("127.0.0.1:0", b"of these tests", 60, detach=False)
+    address, child = starting.start_coordinator("127.0.0.1:0", b"of these tests", 60, detach=False)
     with child:
         every = [start(BEREFT, r, devices, address, free_one, n) for free_one in [free()] for r in range(n)]
         try:
@@ -449,9 +449,9 @@ from lamina_runtime import distributed, losses, patience
 lamina.config.update("agreement", "off")  # else the first to wait is told before it launches
 base = join(sys.argv[3], 2, rank)
 right(2, base)
-losses._cut = lambda *more: None  # as where the connections are not ours
+losses._shut_connections = lambda *more: None  # as where the connections are not ours
 session = distributed._session
-session.launches.patience = patience.install(session._watch)
+session.launcher.waiter = patience.install(session._monitor)
 right(2, base)
 x = g(base)
 if rank == 1:

@@ -109,7 +109,7 @@ told = []
 padded(lambda x: (lamina.debug.callback(told.append, x), x)[1])(np.arange(2.0 * devices + 1 + rank))
 lamina.effects_barrier()
 assert sorted(map(float, told)) == [*range(2 * devices + 1 + rank)]
-refused(ValueError, "places empty", padded(lambda x: (lamina.debug.callback(told.append, x), lax.psum(x, "i"))[1], "i"),
+refused(ValueError, "slots empty", padded(lambda x: (lamina.debug.callback(told.append, x), lax.psum(x, "i"))[1], "i"),
         np.arange(2.0 * devices + 1 + rank))
 same(m(np.ones(3, np.float32)), np.full(3, 3.0 * processes))
 print("done")

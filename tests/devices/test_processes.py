@@ -89,7 +89,7 @@ if rank == 0:
         pmap(lambda x: x, devices=[d for d in lamina.devices() if d.process_index == 1])(x)
         raise SystemExit("no rows, and no error")
     except ValueError as e:
-        assert "devices names none of this process" in str(e)
+        assert "devices has none of this process" in str(e)
 try:
     pmap(lambda w: w, in_axes=None, axis_size=rows * processes + 1)(1.0)
     raise SystemExit("rows that cannot be shared")
@@ -350,7 +350,7 @@ try:
     jit(lambda x: lax.with_sharding_constraint(f(x), mapped(tuple(lamina.devices()), 2, ((0, rows),))))(x)
     raise SystemExit("rows of others")
 except ValueError as e:
-    assert "of this process, whose view of the program it is in" in str(e), e
+    assert "in this process the maps inside run on" in str(e), e
 
 # The page of pmap: two processes of four devices.
 print(pmap(lambda x: x + lax.psum(x, axis_name="i"), axis_name="i")(np.arange(devices) + devices * rank))
@@ -449,9 +449,9 @@ refused(WRONG, f"is_source is true in {processes}", hosts.broadcast_one_to_all, 
 refused(WRONG, f"those of processes {others} differ", hosts.process_allgather, np.zeros(1 + rank))
 refused(WRONG, "pass tiled=True", hosts.process_allgather, whole)
 refused(WRONG, f"ranks: processes {others} differ from process 0", hosts.assert_equal, rank, "ranks")
-refused(WRONG, "wait at another name", hosts.sync_global_devices, f"at {rank}")
+refused(WRONG, "do not use the name of process 0", hosts.sync_global_devices, f"at {rank}")
 refused(WRONG, "dimension 0 of local_data", lamina.make_array_from_process_local_data, whole.sharding, every[:1], (rows + 1, 2))
-refused(WRONG, "must give an array of shape", lamina.make_array_from_callback, every.shape, whole.sharding,
+refused(WRONG, "must return an array of shape", lamina.make_array_from_callback, every.shape, whole.sharding,
         lambda i: every[i][:0])
 refused(WRONG, "must have the shape", lamina.make_array_from_single_device_arrays, (2 * rows, 2 * devices), whole.sharding,
         [s.data for s in whole.addressable_shards])
@@ -474,7 +474,7 @@ for x in (lamina.make_array_from_process_local_data(corners, square[:, own]),
           lamina.make_array_from_process_local_data(corners, lamina.device_put(square), square.shape)):
     same(hosts.process_allgather(x, tiled=True), square)
 if devices > 1:
-    refused(WRONG, "no block of the array", hosts.global_array_to_host_local_array, x)
+    refused(WRONG, "form a block of the array", hosts.global_array_to_host_local_array, x)
 whole.delete()
 assert part.is_deleted()  # one memory
 hosts.sync_global_devices("end")

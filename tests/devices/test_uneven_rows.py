@@ -143,8 +143,8 @@ if devices > 1:
     # Whoever has no device does not call it; what has no one module is not lowered.
     alone = pmap(lambda x: x, devices=[d for d in D if d.process_index == 1])
     if rank == 0:
-        refused(ValueError, "devices names none of this process", jit(lambda x: alone(x) + 1), total[mine])
-    refused(ValueError, "the program runs in pieces, and cannot be lowered", jit(lambda x: g(x) + 1).lower,
+        refused(ValueError, "devices has none of this process", jit(lambda x: alone(x) + 1), total[mine])
+    refused(ValueError, "the program runs as several executables and cannot be lowered", jit(lambda x: g(x) + 1).lower,
             total[mine][:len(own)])
 pairs = [D[k:k + 2] for k in range(0, rows, 2)] if devices % 2 == 0 else []
 if pairs:
@@ -265,7 +265,7 @@ for call in (across, jit(lambda x: across(x) + 1)):
         call(np.ones((1, 2)))
         raise SystemExit("nobody said anything")
     except ValueError as e:
-        assert "a row is of the process that gives it" in str(e), e
+        assert "they must belong to one process" in str(e), e
 print("done")
 """
 

@@ -213,8 +213,8 @@ with mesh:
     # What is wrong is told by all, alike.
     refused(ValueError, "cannot be divided evenly over the 2 devices of this process", total, x[:3])
     refused(ValueError, "16 for all processes, so 8 for the 2 of 4 devices", mapped(lambda v: v, axis_sizes={"i": 16}), x)
-    refused(NotImplementedError, "runs in pieces", jit(lambda x: total(x) + 1).lower, x)
-    assert "float32[2] on a device  dimension 0 over 'x'" in str(total.lower(x).plan())
+    refused(NotImplementedError, "runs as several executables", jit(lambda x: total(x) + 1).lower, x)
+    assert "float32[2] per device  dimension 0 split over 'x'" in str(total.lower(x).plan())
     give = mapped(lambda v: v + 1, donate_argnums=0)
     last = total(x)
     same(give(last), x + 29)

@@ -51,7 +51,7 @@ WRONG_KINDS = {
     "mesh": (lambda: over(P(), P(), mesh=[1]), "mesh: expected a Mesh"),
     "spec": (lambda: over("x", P()), "in_specs: expected a PartitionSpec"),
     "spec inside": (lambda: over(P(), {"a": ("x",)}), r"out_specs\['a'\]\[0\]: expected a PartitionSpec"),
-    "none": (lambda: over(None, P())(X), "None is no PartitionSpec"),
+    "none": (lambda: over(None, P())(X), "expected a PartitionSpec; got None"),
     "keyword": (lambda: over(P("x"), P("x"))(v=X), "in_specs are by position; got the keyword arguments v"),
     "function": (lambda: over(P(), P(), 3), "expected a function"),
     "no specs": (lambda: shard_map(same, MESH), "give both in_specs and out_specs"),

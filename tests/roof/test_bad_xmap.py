@@ -43,8 +43,8 @@ CASES = {
     "dimension out of range": ((ident, {5: "b"}, B), (X,), ValueError, r"names dimension 5, .* of v, float32\[4,3\]"),
     "result's dimension": ((ident, B, {7: "b"}), (X,), ValueError, "names dimension 7, .* of output"),
     "an integer as name": ((ident, {0: 3}, B), (X,), TypeError, "in_axes: .*3 cannot name a mapped axis"),
-    "None as name": ((ident, {0: None}, {}), (X,), TypeError, "None names no axis"),
-    "an Ellipsis inside": ((ident, [..., "b"], {}), (X,), TypeError, "the Ellipsis stands last"),
+    "None as name": ((ident, {0: None}, {}), (X,), TypeError, "an axis name must not be None"),
+    "an Ellipsis inside": ((ident, [..., "b"], {}), (X,), TypeError, "the Ellipsis must be last"),
     "a truth value as dimension": ((ident, {True: "b"}, {}), (X,), TypeError, "the keys of a mapping are positions"),
     "sizes": ((loss, B, B), (X, X[0]), ValueError, r"the axis 'b' differ: w, float32\[3\], has 3 along dimension 0, and v, "
               r"float32\[4,3\], has 4 along dimension 0"),
@@ -150,7 +150,7 @@ CASES.update({
     "a word as dimension": ((ident, {"0": "b"}, B), (X,), TypeError, "in_axes.'0'. must be .* are integers"),
     "a set as name": ((ident, {0: {"b"}}, B), (X,), TypeError,
                       "in_axes: .*{'b'} cannot name a mapped axis: names are hashable"),
-    "None has no size": ((ident, B, B, dict(axis_sizes={None: 4})), (X,), TypeError, "axis_sizes: None names no axis"),
+    "None has no size": ((ident, B, B, dict(axis_sizes={None: 4})), (X,), TypeError, "axis_sizes: an axis name must not be None"),
     "a size below zero": ((ident, B, B, dict(axis_sizes={"b": -4})), (X,), ValueError, r"axis_sizes\['b'\] must be .* got -4"),
     "a class for a loop": ((ident, B, B, dict(axis_resources={"b": SerialLoop})), (X,), TypeError,
                            r"axis_resources\['b'\] is SerialLoop, which is a class; write SerialLoop\(n\)"),
@@ -223,8 +223,8 @@ def test_donated_arguments_are_gone():
         f(x)
 
 
-@pytest.mark.parametrize("length, kind, words", [(0, ValueError, "at least 1, the number of turns; got 0"),
-                                                 (2.0, TypeError, "must be an integer, the number of turns; got float: 2.0"),
+@pytest.mark.parametrize("length, kind, words", [(0, ValueError, "at least 1, the number of iterations; got 0"),
+                                                 (2.0, TypeError, "must be an integer, the number of iterations; got float: 2.0"),
                                                  (True, TypeError, "got bool: True"), ("4", TypeError, "got str: '4'")])
 def test_loops_of_no_length(length, kind, words):
     with pytest.raises(kind, match="SerialLoop: length .*" + words):
@@ -234,7 +234,7 @@ def test_loops_of_no_length(length, kind, words):
 
 
 def test_names_of_loops():
-    with serial_loop("l", 2), pytest.raises(ValueError, match="a loop 'l' is in scope already, of 2 turns"):
+    with serial_loop("l", 2), pytest.raises(ValueError, match="a loop 'l' is in scope already, of 2 iterations"):
         with serial_loop("l", 4):
             pass
     with pytest.raises(TypeError, match="serial_loop"):
@@ -242,7 +242,7 @@ def test_names_of_loops():
     with serial_loop("x", 2), jax.sharding.Mesh(np.array(jax.devices()[:1]), ("x",)):
         with pytest.raises(ValueError, match="'x', which names an axis of Mesh.* and a serial_loop, both in scope"):
             xmap(ident, B, B, axis_resources={"b": "x"})(X)
-    with serial_loop("l", 3), pytest.raises(ValueError, match="over the loop 'l' of 3 turns"):
+    with serial_loop("l", 3), pytest.raises(ValueError, match="over the loop 'l' of 3 iterations"):
         xmap(ident, B, B, axis_resources={"b": "l"})(X)
     with serial_loop("l", 2), pytest.raises(ValueError, match=r"which is no axis .* Mesh\('x': 1\) \(loops in scope: 'l'\)"):
         with jax.sharding.Mesh(np.array(jax.devices()[:1]), ("x",)):

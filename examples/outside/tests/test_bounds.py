@@ -74,7 +74,7 @@ def test_known_values_stay_known():
 def test_what_is_refused():
     with pytest.raises(NotImplementedError, match="`lt` decides by a value of which only bounds are known"):
         bounds(lambda x: jnp.where(x < 1, x, 0))((np.float32(0),), (np.float32(2),))
-    with pytest.raises(MissingRuleError, match="bounds of `sort` has no rule; add a row to outside/bounds"):
+    with pytest.raises(MissingRuleError, match="bounds of `sort` has no rule; add a rule to outside/bounds"):
         bounds(jnp.sort)((X,), (X + 1,))
     with pytest.raises(ValueError, match="must have the same tree, shapes and dtypes"):
         bounds(mlp)((W, X), (W, X[:1]))

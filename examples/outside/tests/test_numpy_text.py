@@ -80,7 +80,7 @@ def test_a_program_that_stands_twice_is_written_once():
 def test_a_missing_row_names_itself():
     odd_p = Primitive("odd", infer=lambda x: x, family="elementwise")
     program = program_of(type(SAMPLES[0])(odd_p, (np.float32(1),), {}))
-    with pytest.raises(MissingRuleError, match="NumPy text of `odd` has no rule; add a row to outside/numpy_text"):
+    with pytest.raises(MissingRuleError, match="NumPy text of `odd` has no rule; add a rule to outside/numpy_text"):
         numpy_text(program)
     with pytest.raises(MissingRuleError, match="the text is for one device"):
         numpy_text(lamina.make_jaxpr(lambda x: lax.psum(x, "i"), axis_env=[("i", 2)])(1.0))

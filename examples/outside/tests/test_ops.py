@@ -159,5 +159,5 @@ def test_a_forgotten_row_names_itself_the_table_and_the_page():
         return bind(lonely_p, x)
 
     for call, table in [(lamina.jit(use), "lowering"), (lamina.grad(use), "jvp"), (lamina.vmap(use), "vmap")]:
-        with pytest.raises(MissingRuleError, match=f"{table} of `lonely` has no rule; add a row to .*docs/adding-an-op.md"):
+        with pytest.raises(MissingRuleError, match=f"{table} of `lonely` has no rule; add a rule to .*docs/adding-an-op.md"):
             call(np.float32([1]) if table == "vmap" else np.float32(1))

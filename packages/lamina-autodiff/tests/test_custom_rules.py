@@ -309,7 +309,7 @@ def test_rules_are_staged_once_per_signature():
 
 
 @pytest.mark.parametrize(("fun", "words"), [
-    (lambda x: lax.sin(x), r"sin\(float32\[\]\) at .*test_custom_rules.py:\d+ .*this op is not linear"),
+    (lambda x: lax.sin(x), r"sin\(float32\[\]\) at .*test_custom_rules.py:\d+ .*this primitive is not linear"),
     (lambda x: lax.add(x, 1.0), "operand 1 adds a constant"),
     (lambda x: 2.0, "result 0 is a constant that is not zero"),
     (lambda x: lax.mul(x, x), "both operands depend on the arguments"),
@@ -381,7 +381,7 @@ def test_an_unbounded_loop_beside_its_tangents_is_pushed_through():
 
 
 def test_linear_transpose_refuses_a_stopped_gradient():
-    with pytest.raises(TypeError, match="stop_gradient.*this op is not linear"):
+    with pytest.raises(TypeError, match="stop_gradient.*this primitive is not linear"):
         linear_transpose(lax.stop_gradient, 1.0)
 
 

@@ -21,7 +21,7 @@ def test_the_transpose_is_the_one_that_was_given():
 
 
 def test_a_transpose_of_another_type_is_refused():
-    with pytest.raises(TypeError, match="linear_call: fun_transpose .* must give the tree and types of linear_args"):
+    with pytest.raises(TypeError, match="linear_call: fun_transpose .* must return the tree and types of linear_args"):
         la.linear_call(lambda r, x: x, lambda r, ct: (ct, ct), (), 1.0)
 
 

@@ -129,10 +129,10 @@ def test_what_depends_on_what_follows():
 
 
 @pytest.mark.parametrize("make, words", [
-    (lambda: slope("sin", lambda x, ans: x), "slope: expected a Primitive; got str: 'sin'"),
-    (lambda: slope(prims.sin_p, 3), "slope of `sin`: operand 0: expected a function or None; got int: 3"),
-    (lambda: Split(len, None), "Split: expected a function as linearize; got NoneType"),
-    (lambda: jvp_rules.define(prims.sin_p, (len,)), r"table `jvp`: define\(sin\): expected a function as the row; got tuple")])
+    (lambda: slope("sin", lambda x, ans: x), "ElementwiseJVP: expected a Primitive; got str: 'sin'"),
+    (lambda: slope(prims.sin_p, 3), "ElementwiseJVP of `sin`: operand 0: expected a function or None; got int: 3"),
+    (lambda: Split(len, None), "LinearizeRule: expected a function as linearize; got NoneType"),
+    (lambda: jvp_rules.define(prims.sin_p, (len,)), r"table `jvp`: define\(sin\): rule must be a function; got tuple")])
 def test_ill_formed_rows_raise_when_they_are_made(make, words):
     with pytest.raises(TypeError, match=words):
         make()
@@ -140,8 +140,8 @@ def test_ill_formed_rows_raise_when_they_are_made(make, words):
 
 def test_facts_are_rows_and_print_their_kind():
     op = Primitive("overrides_twice", infer=lambda x: x, numpy=lambda x: 2 * x, linear_in=(0,), family="elementwise")
-    assert op in jvp_rules and repr(jvp_rules[op]) == "<linear row of overrides_twice>"
+    assert op in jvp_rules and repr(jvp_rules[op]) == "<linear rule of overrides_twice>"
     program = make_jaxpr(lambda t: jvp(lambda x: bind(op, x), (1.,), (t,))[1])(3.)
     assert float(evaluate(program, np.float32(3))[0]) == 6
-    assert repr(jvp_rules[prims.mul_p]) == "<bilinear row of mul>" and repr(jvp_rules[prims.sin_p]) == "<slope row of sin>"
-    assert repr(jvp_rules[prims.floor_p]) == "<zero row of floor>"
+    assert repr(jvp_rules[prims.mul_p]) == "<bilinear rule of mul>" and repr(jvp_rules[prims.sin_p]) == "<slope rule of sin>"
+    assert repr(jvp_rules[prims.floor_p]) == "<zero rule of floor>"

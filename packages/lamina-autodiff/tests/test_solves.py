@@ -77,10 +77,10 @@ def test_transposed_function_is_given():
 
 
 @pytest.mark.parametrize("call, words", [
-    (lambda: custom_linear_solve(lambda x: x[0], B, lambda f, y: y), "matvec must give"),
-    (lambda: custom_linear_solve(lambda x: x, B, lambda f, y: (y, y)), "solve must give"),
+    (lambda: custom_linear_solve(lambda x: x[0], B, lambda f, y: y), "matvec must return"),
+    (lambda: custom_linear_solve(lambda x: x, B, lambda f, y: (y, y)), "solve must return"),
     (lambda: custom_linear_solve(lambda x: x, B, lambda f, y: y, has_aux=True), "must return .result, aux."),
-    (lambda: custom_root(lambda x: (x, x), 1.0, lambda f, x: x, lambda g, y: y), "f must give"),
+    (lambda: custom_root(lambda x: (x, x), 1.0, lambda f, x: x, lambda g, y: y), "f must return"),
 ])
 def test_errors_name_the_function(call, words):
     with pytest.raises(TypeError, match=words):

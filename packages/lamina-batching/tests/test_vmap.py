@@ -154,7 +154,7 @@ def test_what_is_refused_names_the_argument(call, error, words):
 
 def test_an_op_without_a_row_names_the_table():
     lonely_p = Primitive("lonely", infer=lambda x: x, numpy=lambda x: x, family="elementwise")
-    with pytest.raises(MissingRuleError, match="`lonely` has no rule; add a row to lamina_batching/rules/elementwise.py"):
+    with pytest.raises(MissingRuleError, match="`lonely` has no rule; add a rule to lamina_batching/rules/elementwise.py"):
         vmap(functools.partial(bind, lonely_p))(X)
 
 

@@ -1,6 +1,6 @@
 """Files saved by earlier versions load, check and compute what they did; damaged ones are refused and run nothing.
 
-The corpus has a folder for each version. `tools/add_corpus.py` adds files; none is ever written again.
+The corpus has a folder for each version. `tools/saved_program_corpus.py` adds files; none is ever written again.
 """
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def index_of(version):
 
 
 def test_this_version_has_a_folder_with_a_file_for_every_primitive():
-    assert (CORPUS / __version__ / "index.json").exists(), f"lamina-ir is at {__version__}: run python tools/add_corpus.py"
+    assert (CORPUS / __version__ / "index.json").exists(), f"lamina-ir is at {__version__}: run python tools/saved_program_corpus.py"
     index = index_of(__version__)
-    assert [p.name for p in prims.ALL if f"{p.name}.lamina" not in index] == [], "run python tools/add_corpus.py"
+    assert [p.name for p in prims.ALL if f"{p.name}.lamina" not in index] == [], "run python tools/saved_program_corpus.py"
     for p in prims.ALL:
         assert p in [e.primitive for e in loads((CORPUS / index[f"{p.name}.lamina"]).read_bytes()).eqns], p
 

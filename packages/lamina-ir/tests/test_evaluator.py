@@ -202,13 +202,13 @@ def test_programs_that_need_more_memory_than_allowed_are_refused():
         evaluate(small, np.zeros(9))
     with config.evaluate_max_bytes(72):  # an operand and a result at a time
         evaluate(small, np.zeros(9))
-    with pytest.raises(ValueError, match="evaluate_max_bytes: expected a whole number"):
+    with pytest.raises(ValueError, match="evaluate_max_bytes: expected an integer of at least 0"):
         config.evaluate_max_bytes.set(-1)
 
 
 def test_an_op_without_a_numpy_meaning_says_so():
     prim = Primitive("mute", infer=lambda x: x)
-    message = r"`mute` has no NumPy meaning.*Primitive\('mute', numpy=...\)"
+    message = r"`mute` has no NumPy evaluation.*Primitive\('mute', numpy=...\)"
     with pytest.raises(MissingRuleError, match=message):
         evaluate_primitive(prim, [np.float32(1)], {})
     x, y = Var(aval_of(np.float32(1))), Var(aval_of(np.float32(1)))

@@ -33,22 +33,23 @@ def names(program):
 
 
 @pytest.mark.parametrize("make, text", [
-    (lambda: Flow(held(), body="jaxpr"), r"flow: body must name one of the params body; got 'jaxpr'"),
-    (lambda: Flow(held(), carried(), body="body", length="body"), "operands may leave the count of one group open"),
+    (lambda: Flow(held(), body="jaxpr"), r"region_signature: body must name one of the params body; got 'jaxpr'"),
+    (lambda: Flow(held(), carried(), body="body", length="body"), "operands may have one group without a count"),
     (lambda: Flow(held(), carried("n"), body="body", length="body"), r"operands\[1\].count must name one of the params"),
-    (lambda: Flow(held(), body="body", length="body"), "operands of a loop must be held, carried and stacked; got held"),
-    (lambda: Flow(carried(), body="body"), "may be carried or stacked in a loop only, which has a `length` or a `test`"),
-    (lambda: Flow(stacked(), body="body", test="body"), "there can be no `length` and no stacked operands"),
-    (lambda: Flow(held(), body="body", bound="body"), "bound is for loops with a `test`"),
-    (lambda: Flow(Operands("kept"), body="body"), r"operands\[0\] must be held\(...\), carried\(...\), stacked\(...\) or choo"),
-    (lambda: Flow("x", body="body"), r"operands\[0\] must be held.* or chooses\(\); got 'x'"),
-    (lambda: Flow(held(1), body="body", beside=("solve",)), r"beside\[0\] must name one of the params"),
-    (lambda: Flow(chooses(), chooses(), held(), body="body"), "may hold one group that is chooses; got 2"),
-    (lambda: Flow(beside=("body",)), "says in `whole` why"),
-    (lambda: Flow(held()), "body must name the param of the program that gives the results"),
+    (lambda: Flow(held(), body="body", length="body"), "operands of a loop must be const, carry and scanned; got con"),
+    (lambda: Flow(carried(), body="body"), "may be carry or scanned only in a loop, which has a `length` or a `test`"),
+    (lambda: Flow(stacked(), body="body", test="body"), "remove `length` and the scanned operands"),
+    (lambda: Flow(held(), body="body", bound="body"), "max_iters is for loops with a `test`"),
+    (lambda: Flow(Operands("kept"), body="body"), r"operands\[0\] must be const_operands\(...\), carry_op"),
+    (lambda: Flow("x", body="body"), r"operands\[0\] must be const_operands.* or selector_operand\(\); got 'x'"),
+    (lambda: Flow(held(1), body="body", beside=("solve",)), r"extra_programs\[0\] must name one of the params"),
+    (lambda: Flow(chooses(), chooses(), held(), body="body"), "may hold one group of kind selector; got 2"),
+    (lambda: Flow(beside=("body",)), "`indivisible` gives the reason"),
+    (lambda: Flow(held()), "body must name the param of the region that computes the results"),
 ])
 def test_an_ill_formed_flow_is_refused_where_the_op_is_defined(make, text):
-    with pytest.raises(ProgramError, match=f"Primitive 'odd': flow: .*{text.split('flow: ')[-1]}"):
+    text = text.removeprefix("region_signature: ")
+    with pytest.raises(ProgramError, match=f"Primitive 'odd': region_signature: .*{text}"):
         Primitive("odd", infer=lambda *avals, body: avals, params=("body",), flow=make())
 
 
@@ -67,11 +68,11 @@ def test_an_ill_formed_flow_is_refused_where_the_op_is_defined(make, text):
     (dict(multiple=1), "multiple: must be a bool; got int: 1"),
     (dict(effectful="no"), "effectful: must be a bool; got str: 'no'"),
     (dict(elementwise=None), "elementwise: must be a bool"),
-    (dict(flow="carried"), "flow: must be a Flow or None; got str: 'carried'"),
+    (dict(flow="carried"), "flow: must be a RegionSignature or None; got str: 'carried'"),
     (dict(kinds=["int"]), "kinds: must be a dict by param, or None"),
-    (dict(kinds={"m": "int"}), "kinds: must name params of the op, which are n; got 'm'"),
-    (dict(defaults={"m": 1}), "defaults: must name params of the op, which are n; got 'm'"),
-    (dict(axis_params=("axis",)), "axis_params: must name params of the op, which are n; got 'axis'"),
+    (dict(kinds={"m": "int"}), "kinds: must name params of the primitive, which are n; got 'm'"),
+    (dict(defaults={"m": 1}), "defaults: must name params of the primitive, which are n; got 'm'"),
+    (dict(axis_params=("axis",)), "axis_params: must name params of the primitive, which are n; got 'axis'"),
 ])
 def test_an_ill_formed_fact_is_refused_where_the_op_is_defined(facts, text):
     with pytest.raises(ProgramError, match=f"Primitive {facts.get('name', 'odd')!r}: {text}"):
@@ -87,15 +88,15 @@ def test_a_program_in_a_param_that_no_flow_speaks_of_is_refused():
 
     body = parse("{ lambda ; a:f32[3]. let in (a,) }")
     for value in (body, (body, body)):
-        with pytest.raises(ProgramError, match=r"`odd` holds a program in its param `body`, and no flow says how"):
+        with pytest.raises(ProgramError, match=r"`odd` holds a program in its param `body`, but has no region sign"):
             use(value)
     assert not use(3).effectful and not use(body, flow=Flow(beside=("body",), whole="a monoid")).effectful
 
 
 @pytest.mark.parametrize("change, text", [
-    (dict(num_consts=2), "body must have 2 results, all of which it carries; it has 3"),
-    (dict(num_consts=-1), "its operands are -1 held"),
-    (dict(num_consts=9), "its operands are 9 held, -5 carried, which are not the 4 it has"),
+    (dict(num_consts=2), "body must have 2 results, all of them carries; it has 3"),
+    (dict(num_consts=-1), "its params require the operands -1 const"),
+    (dict(num_consts=9), "its params require the operands 9 const, -5 carry; got 4 operands"),
     (dict(num_consts="1"), "its param num_consts must be an int; got str: '1'"),
     (dict(times=None), "its param times must be an int; got NoneType"),
     (dict(body=None), "its param body must be a ClosedJaxpr; got NoneType"),
@@ -113,7 +114,7 @@ def test_results_that_a_loop_does_not_give_are_found():
     body = parse("{ lambda ; a:f32[3] b:f32[3]. let in (a,) }")
     x, y, z = (Var(F) for _ in range(3))
     e = Eqn(repeat_p, [x, y], [z], dict(body=body, num_consts=0, times=2))
-    with pytest.raises(ProgramError, match="body must have 2 results, all of which it carries; it has 1"):
+    with pytest.raises(ProgramError, match="body must have 2 results, all of them carries; it has 1"):
         check(ClosedJaxpr(Jaxpr([], [x, y], [e], [z])))
 
 

@@ -136,16 +136,16 @@ def test_two_without_a_choice_are_one_error_and_a_choice_helps(house):
     ("__contract__ = 1\nvmap = 1\n", "lacks custom_vmap, extend of lamina_batching.__all__"),
     ("raise OSError('no such disk')\n", "importing it raised OSError: no such disk"),
     ("import nothing_of_that_name\n", "importing it raised ModuleNotFoundError: No module named 'nothing_of_that_name'"),
-    (STAND_IN.replace("1", "2"), "keeps contract 2, where this lamina-ir asks for 1; upgrade lamina, or upgrade or uninstall"),
-    (STAND_IN.replace("1", "0"), "keeps contract 0, where this lamina-ir asks for 1; upgrade or uninstall my-batching"),
-    (STAND_IN.replace("__contract__ = 1", ""), "says no `__contract__`"),
+    (STAND_IN.replace("1", "2"), "has contract 2; this lamina-ir requires 1; upgrade lamina, or upgrade or uninstall"),
+    (STAND_IN.replace("1", "0"), "has contract 0; this lamina-ir requires 1; upgrade or uninstall my-batching"),
+    (STAND_IN.replace("__contract__ = 1", ""), "has no `__contract__`"),
 ])
 def test_what_cannot_stand_in_is_told_in_one_sentence(house, text, words):
     folder = house("mine", text)
     install(folder, "my-batching", TWO.format("mine"))
     told = run(folder, SHOW)
-    assert told.startswith("lamina_ir.layers.LayerError: mine of my-batching was chosen (installed) for the layer "
-                           "`batching`, and ")
+    assert told.startswith("lamina_ir.layers.LayerError: mine of my-batching was selected (installed) for the layer "
+                           "`batching`, but ")
     assert words in told and "LAMINA_LAYERS= (empty)" in told
     assert run(folder, SHOW, "").startswith("stock")  # and without it all is as before
 
@@ -170,19 +170,19 @@ def test_a_wrong_variable_says_what_was_expected(house, said):
 
 def test_an_absent_module_is_named(house):
     told = run(house("mine", STAND_IN), SHOW, "batching=nowhere")
-    assert "nowhere was chosen (LAMINA_LAYERS) for the layer `batching`, and there is no such module; set LAMINA_LAYERS" in told
+    assert "nowhere was selected (LAMINA_LAYERS) for the layer `batching`, but there is no such module; set " in told
 
 
 def test_a_choice_comes_before_the_room_is_used(house):
     folder = house("mine", STAND_IN)
     told = run(folder, f"{SHOW}\nlayers.use(batching='mine')")
-    assert told.startswith("lamina_ir.layers.LayerError: use: lamina_batching is in use already, filled from stock; call use(")
+    assert told.startswith("lamina_ir.layers.LayerError: use: lamina_batching is in use already, with the impl")
     assert run(folder, f"{SHOW}\nlayers.use(batching='stock')").startswith("stock")
     again = ("try:\n    import lamina_batching\nexcept layers.LayerError: layers.use(batching='mine')\n")
     assert run(folder, again + SHOW, "batching=nowhere").startswith("mine")
 
 
-@pytest.mark.parametrize("choices, words", [({"baching": "x"}, "no layer `baching`; there are tracing"),
+@pytest.mark.parametrize("choices, words", [({"baching": "x"}, "unknown layer `baching`; expected one of tracing"),
                                             ({"batching": 3}, "batching: expected an import name, a module or None; got int")])
 def test_use_refuses(choices, words):
     with pytest.raises(TypeError, match=words):

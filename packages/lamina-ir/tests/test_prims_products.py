@@ -19,7 +19,7 @@ def test_result_axes_are_batch_then_free():
 
 
 def test_contracted_axes_must_agree():
-    with pytest.raises(ShapeError, match=r"contracted.*lhs float32\[8,3\] axis 1 \(3\), rhs .* axis 0 \(4\).*C10"):
+    with pytest.raises(ShapeError, match=r"contracted.*lhs float32\[8,3\] axis 1 \(3\), rhs .* axis 0 \(4\)"):
         infer((8, 3), (4, 5), (((1,), (0,)), ((), ())))
 
 

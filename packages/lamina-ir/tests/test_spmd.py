@@ -78,9 +78,9 @@ def test_groups_are_lists_tuples_or_arrays(given):
 @pytest.mark.parametrize("given,words", [
     ([[0, 1], [2]], "hold all indices 0..3 of the axis 'i', of size 4, exactly once; got"), ([[0, 1], [2, 4]], "exactly once"),
     ([[0, 1], [2, 3], []], "exactly once"), ([[0, 1], [1, 2, 3]], "exactly once"), ([], "exactly once"),
-    ([0, 1, 2, 3], "rows of indices 0..3"), ("abcd", "rows of indices"), (7, "rows of indices"),
-    ([[0, 1], [2, 3.0]], "rows of indices"), ([[False, True], [2, 3]], "rows of indices"),
-    (np.zeros((2, 2)), "rows of indices"), ([[0, 1, 2], [3]], "groups of one size.*psum, pmean")])
+    ([0, 1, 2, 3], "nested lists of indices 0..3"), ("abcd", "nested lists of indices"), (7, "nested lists of indices"),
+    ([[0, 1], [2, 3.0]], "nested lists of indices"), ([[False, True], [2, 3]], "nested lists of indices"),
+    (np.zeros((2, 2)), "nested lists of indices"), ([[0, 1, 2], [3]], "groups of one size.*psum, pmean")])
 def test_groups_that_split_no_axis(given, words):
     with pytest.raises((ShapeError, TypeError), match=f"all_gather: axis_index_groups.*{words}"):
         checked_groups("all_gather", 4, given, "i", equal=True)
@@ -89,7 +89,7 @@ def test_groups_that_split_no_axis(given, words):
 @pytest.mark.parametrize("given,words", [
     ([(0, 3)], r"each destination in perm must be another of the indices 0..2 of the axes \('i', 'j'\), of size 3; got"),
     ([(-1, 0)], "each source"), ([(0, 1), (0, 2)], "each source"), ([(0, 1), (2, 1)], "each destination"),
-    ([(0, 1, 2)], "pairs"), ([0, 1], "rows of indices"), ([(0, True)], "rows of indices")])
+    ([(0, 1, 2)], "pairs"), ([0, 1], "nested lists of indices"), ([(0, True)], "nested lists of indices")])
 def test_permutations_of_no_axis(given, words):
     with pytest.raises((ShapeError, TypeError), match=f"ppermute: .*{words}"):
         checked_permutation("ppermute", 3, given, ("i", "j"))

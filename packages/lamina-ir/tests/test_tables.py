@@ -19,7 +19,7 @@ def test_rows_are_found(table):
 
 
 def test_a_miss_says_where_the_row_belongs(table):
-    with pytest.raises(MissingRuleError, match=r"vmap of `erf` has no rule; add a row to lamina_batching/rules/elem"):
+    with pytest.raises(MissingRuleError, match=r"vmap of `erf` has no rule; add a rule to lamina_batching/rules/elem"):
         table[prims.erf_p]
     assert isinstance(MissingRuleError(), NotImplementedError)
 
@@ -43,7 +43,7 @@ def test_item_assignment_defines_and_deletion_forgets(table):
     assert prims.sin_p not in table and config.generation.value != before
     for change in (table.clear, table.popitem, lambda: table.pop(prims.sin_p), lambda: table.update({prims.sin_p: len}),
                    lambda: table.setdefault(prims.sin_p, len)):
-        with pytest.raises(TypeError, match="define, hole and override"):
+        with pytest.raises(TypeError, match="define, declare_missing and override"):
             change()
 
 
@@ -272,13 +272,13 @@ def test_derived_programs_follow_settings_and_rows(table):
 
 @pytest.mark.parametrize("change, words", [
     (lambda t: t.define("sin", len), "table `vmap`: define: expected a Primitive; got str: 'sin'"),
-    (lambda t: t.define(prims.sin_p, 3), r"table `vmap`: define\(sin\): expected a function as the row; got int: 3"),
-    (lambda t: t.override(prims.sin_p, None).__enter__(), r"override\(sin\): expected a function as the row; got NoneType"),
+    (lambda t: t.define(prims.sin_p, 3), r"table `vmap`: define\(sin\): rule must be a function; got int: 3"),
+    (lambda t: t.override(prims.sin_p, None).__enter__(), r"override\(sin\): rule must be a function; got NoneType"),
     (lambda t: t.override(None, len).__enter__(), "override: expected a Primitive; got NoneType"),
-    (lambda t: t.hole("sin", "why"), "hole: expected a Primitive; got str"),
-    (lambda t: t.hole(prims.sin_p, None), r"hole\(sin\): expected the reason, a sentence; got None"),
-    (lambda t: t.hole(prims.sin_p, " "), "expected the reason"),
-    (lambda t: t["sin"], "looking up a row: expected a Primitive; got str: 'sin'")])
+    (lambda t: t.hole("sin", "why"), "declare_missing: expected a Primitive; got str"),
+    (lambda t: t.hole(prims.sin_p, None), r"declare_missing\(sin\): reason must be a sentence; got None"),
+    (lambda t: t.hole(prims.sin_p, " "), "reason must be a sentence"),
+    (lambda t: t["sin"], "looking up a rule: expected a Primitive; got str: 'sin'")])
 def test_ill_formed_rows_raise_when_they_are_defined(table, change, words):
     key = config.cache_key()
     with pytest.raises(TypeError, match=words):
@@ -289,7 +289,7 @@ def test_ill_formed_rows_raise_when_they_are_defined(table, change, words):
 def test_rows_whose_own_names_are_params_of_the_op_raise():
     table = RuleTable("vmap", "rows", leads=("axis", "args", "dims"))
     op = Primitive("tables_test_op", params=("axis", "dims"), infer=lambda x, **params: x)
-    with pytest.raises(TypeError, match=r"define\(tables_test_op\): the row's own parameter `axis` is also the name"):
+    with pytest.raises(TypeError, match=r"define\(tables_test_op\): the parameter `axis` of the rule is also the name"):
         table.define(op, lambda axis, args, dims, **params: None)
     table.define(op, lambda axis, args, dims, /, **params: params)
     table.define(op, lambda batch, args, where, axis, dims: None)

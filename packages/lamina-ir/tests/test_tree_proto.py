@@ -43,14 +43,14 @@ def test_of_many():
     data = structure(many).serialize_using_proto()
     assert PyTreeDef.deserialize_using_proto(trees.default_registry, data) == trees.tree_structure(many)
     for end in range(0, len(data) - 1, 1997):
-        with pytest.raises(ValueError, match="no structure of a tree"):
+        with pytest.raises(ValueError, match="not an encoded tree structure"):
             PyTreeDef.deserialize_using_proto(trees.default_registry, data[:end] + b"\x0f")
 
 
 def test_what_cannot_be_written():
-    with pytest.raises(ValueError, match="keys are texts"):
+    with pytest.raises(ValueError, match="keys of dicts must be strings"):
         structure({1: 2}).serialize_using_proto()
-    with pytest.raises(ValueError, match="lists, tuples, dicts and None"):
+    with pytest.raises(ValueError, match="lists, tuples, dicts or None"):
         structure(trees.Partial(len, 1)).serialize_using_proto()
 
 

@@ -67,7 +67,7 @@ def test_old_contexts_go(monkeypatch, bound):
 
 
 def test_few_are_kept():
-    lowered, most = chain(1), reading._MOST_FREE
+    lowered, most = chain(1), reading._MAX_FREE
 
     def nested(n):
         return lowered.given_to(lambda module: nested(n - 1) if n else None)

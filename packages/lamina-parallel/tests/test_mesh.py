@@ -50,7 +50,7 @@ def test_meshes_are_equal_by_devices_and_names():
     (GRID, ("x", []), TypeError, "a name must be hashable; got list"),
     (GRID, ("x", None), TypeError, "None cannot be a name"),
     (GRID, ("x", ("y", "z")), TypeError, "cannot be a name"),
-    ([ALL[0], ALL[1], ALL[0]], "x", ValueError, "cpu:0 stands there twice"),
+    ([ALL[0], ALL[1], ALL[0]], "x", ValueError, "cpu:0 occurs twice"),
     ([ALL[0], MadeUpDevice(1, "gpu")], "x", ValueError, "one platform; got cpu, gpu"),
 ])
 def test_what_is_no_mesh(devices, names, error, words):
@@ -78,7 +78,7 @@ def test_a_mesh_in_scope_is_the_innermost_of_its_thread():
     assert mesh_in_scope() is None and seen == [None]
     with pytest.raises(RuntimeError, match="was not entered in this thread"):
         MESH.__exit__(None, None, None)
-    with pytest.raises(TypeError, match="is set by `with mesh:`"):
+    with pytest.raises(TypeError, match="is changed only by `with mesh:`"):
         config.update("mesh", "x")
 
 
@@ -166,7 +166,7 @@ def test_tiles_that_a_mesh_has_no_words_for():
 
 
 @pytest.mark.parametrize("spec, ndim, error, words", [
-    (P("z"), 1, ValueError, "names the axis 'z', which Mesh.'x': 4, 'y': 2. has not. Name its axes: 'x', 'y'"),
+    (P("z"), 1, ValueError, "names the axis 'z', which Mesh.'x': 4, 'y': 2. does not have. Its axes are 'x', 'y'"),
     (P("x", "x"), 2, ValueError, "names the axis 'x' of Mesh.* twice"),
     (P(("x", "y"), "y"), 2, ValueError, "names the axis 'y' of Mesh.* twice"),
     (P("x", None), 1, ValueError, "has 2 entries, one for each dimension; the array has 1 dimension[.]"),

@@ -199,7 +199,7 @@ def test_effects_are_those_of_the_rows():
     def g(x):
         return psum(f(x), "i")
 
-    with pytest.raises(ValueError, match="padded of `g`: .* and effects, and its 3 rows leave 1 of 2 x 2 places empty"):
+    with pytest.raises(ValueError, match="padded of `g`: .* and effects, and its 3 rows leave 1 of 2 x 2 slots empty"):
         padded(g, "i", devices=range(2))(np.float32([1, 2, 3]))
 
 

@@ -104,11 +104,11 @@ BAD = {
                                  axis_resources={"b": "x", "c": "x"})(X, X),
                     "meet in one value: `mul` at .*test_xmap_resources.* gives f32"),
     "in one another": (lambda: xmap(lambda v: xmap(ident, {0: "c"}, {0: "c"}, axis_resources={"c": "x"})(v), {0: "b"}, {0: "b"},
-                                    axis_resources={"b": "x"})(X), "inside has axis_resources too"),
+                                    axis_resources={"b": "x"})(X), "the inner xmap of .* has axis_resources too"),
     "a branch that some take": (lambda: xmap(lambda v: lax.cond(v[0] > 2, lambda: lax.psum(v, "b"), lambda: v), {0: "b"},
                                              {0: "b"}, axis_resources={"b": "y"})(X), "which branch runs may differ"),
     "in a pmap": (lambda: make_jaxpr(pmap(lambda v: xmap(ident, {1: "c"}, {0: "c"}, axis_resources={"c": "y"})(v)))(X[None]),
-                  "pmap of `<lambda>`: the xmap of `ident` inside has axis_resources at .*test_xmap_resources"),
+                  "pmap of `<lambda>`: the inner xmap of `ident` has axis_resources at .*test_xmap_resources"),
 }
 
 

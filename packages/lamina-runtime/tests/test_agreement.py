@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from lamina_ir import config
 from lamina_runtime import agreement, circles, peers, together
-from lamina_runtime.agreement import Agreement, rounds_of
+from lamina_runtime.agreement import Agreement, exchange_rounds
 
 
 class Program:
@@ -25,7 +25,7 @@ def digest(program):
     return f"{program.name:<8}{len(program.processes):>8}".encode()[:16]
 
 
-def side(program):
+def describe(program):
     return {"call": f"pmap of `{program.name}`", "processes": list(program.processes), "devices": [], "count": 2, "at": "",
             "digest": program.name, "types": "", "collectives": [f"{program.name} over 'i' of float32[4], train.py:3"],
             "text": program.name}
@@ -33,15 +33,16 @@ def side(program):
 
 class System:
     def __init__(self, n, mode="every", keys=None):
-        told = {}
-        self.all = [Agreement(peers.Peers(r, "127.0.0.1", (keys or {}).get(r, b"key"), lambda text, r=r: told.update({r: text}),
-                                          lambda r: told[r]), mode, word=self.word, digest=digest, side=side,
-                              at_work=lambda waiting, r=r: not self.threads[r] <= {*waiting})
+        addresses = {}
+        self.all = [Agreement(peers.PeerSockets(r, "127.0.0.1", (keys or {}).get(r, b"key"),
+                                                lambda text, r=r: addresses.update({r: text}), lambda r: addresses[r]),
+                              mode, raise_if_lost=self.raise_if_lost, digest=digest, describe=describe,
+                              has_runnable_thread=lambda waiting, r=r: not self.threads[r] <= {*waiting})
                     for r in range(n)]
         self.threads = [set() for _ in range(n)]  # of each process, those that may come to a launch
 
     @staticmethod
-    def word(call, gone):
+    def raise_if_lost(call, gone):
         raise ConnectionError(f"{call}: lost {[*gone]}")
 
     def run(self, *scripts, seconds=30, timeout=None):
@@ -59,7 +60,7 @@ class System:
                 key = (name, tuple(over))
                 try:
                     with config.options["collective_timeout_seconds"](timeout):
-                        self.all[rank].meet(programs.setdefault(key, Program(*key)))
+                        self.all[rank].agree(programs.setdefault(key, Program(*key)))
                     found[rank].append("ok")
                 except Exception as e:
                     found[rank].append(e)
@@ -99,7 +100,7 @@ def kinds(found):
 def test_the_same_everywhere(system, n):
     s = system(n)
     assert kinds(s.run(*[["a", "b", "a", "a"]] * n)) == [["ok"] * 4] * n
-    assert all(not p.frames and p.clear for a in s.all for p in a._groups[tuple(range(n))].pairs)
+    assert all(not p.frames and p.fast_path_ready for a in s.all for p in a._groups[tuple(range(n))].pairs)
 
 
 @pytest.mark.parametrize("n", [2, 4])
@@ -185,17 +186,17 @@ def test_a_thread_that_may_come_makes_no_circle(system):
         def act(rank=rank, which=which):
             s.threads[rank].add(threading.get_ident())
             try:
-                s.all[rank].meet(programs[rank][which])
+                s.all[rank].agree(programs[rank][which])
                 found.append("ok")
                 s.threads[rank].discard(threading.get_ident())
                 if rank != 1:
-                    s.all[rank].meet(programs[rank][{0: 2, 2: 1}[rank]])
+                    s.all[rank].agree(programs[rank][{0: 2, 2: 1}[rank]])
             except Exception as e:
                 found.append(e)
         threading.Thread(target=act, daemon=True).start()
     time.sleep(2)
     assert found == []
-    s.all[1].meet(programs[1][0])
+    s.all[1].agree(programs[1][0])
     until = time.monotonic() + 10
     while len(found) < 3 and time.monotonic() < until:
         time.sleep(0.01)
@@ -214,14 +215,14 @@ def test_which_threads_may_come():
     time.sleep(0.1)
     workers = [*pool._threads]
     others = dict.fromkeys([t.ident for t in threading.enumerate() if t not in (waits, naps, joins, *workers)])
-    assert circles.at_work(others)  # a wait that ends by itself
-    assert not circles.at_work({**others, naps.ident: None})
-    assert circles.at_work({**others, naps.ident: lock})
+    assert circles.has_runnable_thread(others)  # a wait that ends by itself
+    assert not circles.has_runnable_thread({**others, naps.ident: None})
+    assert circles.has_runnable_thread({**others, naps.ident: lock})
     with lock:
-        assert not circles.at_work({**others, naps.ident: lock})
+        assert not circles.has_runnable_thread({**others, naps.ident: lock})
     pool.submit(gate.wait, 60)
     time.sleep(0.1)
-    assert circles.at_work({**others, naps.ident: None})
+    assert circles.has_runnable_thread({**others, naps.ident: None})
     gate.set()
     pool.shutdown()
 
@@ -230,8 +231,8 @@ def test_which_threads_may_come():
 def test_drawn_scripts(system, monkeypatch, seed):
     """Launches over drawn parts in one order raise nothing, however late some come and however often is asked; a ring of
     them raises in all, and the next launch works."""
-    monkeypatch.setattr(agreement, "_ASK", 0.01)
-    monkeypatch.setattr(agreement, "_SELDOM", 0.04)
+    monkeypatch.setattr(agreement, "_FIRST_SEARCH", 0.01)
+    monkeypatch.setattr(agreement, "_MAX_SEARCH_PAUSE", 0.04)
     draw = random.Random(seed)
     n = draw.choice((3, 4))
     order = [(draw.choice("abc"), tuple(sorted(draw.sample(range(n), draw.choice((2, 2, 3)))))) for _ in range(12)]
@@ -303,7 +304,7 @@ def test_threads_take_turns(system):
     def work(rank):
         try:
             for _ in range(300):
-                s.all[rank].meet(many[rank])
+                s.all[rank].agree(many[rank])
         except Exception as e:
             errors.append(e)
 
@@ -312,7 +313,7 @@ def test_threads_take_turns(system):
         t.start()
     for t in threads:
         t.join(30)
-    assert not errors and s.all[0]._groups[0, 1].number == 900
+    assert not errors and s.all[0]._groups[0, 1].launches == 900
 
 
 def test_an_interrupt_while_waiting_tells_the_others(system):
@@ -321,7 +322,7 @@ def test_an_interrupt_while_waiting_tells_the_others(system):
     def look(program):
         raise KeyboardInterrupt
 
-    s.all[0].look = look
+    s.all[0].check_peers = look
     caught = []
     t = threading.Thread(target=lambda: caught.append(_interrupted(s.all[0], Program("a", range(3)))))
     t.start()
@@ -334,9 +335,9 @@ def test_an_interrupt_while_waiting_tells_the_others(system):
 
 def _interrupted(a, program):
     try:
-        a.meet(program)
+        a.agree(program)
     except BaseException as e:
-        a.look = lambda program: None
+        a.check_peers = lambda program: None
         return type(e).__name__
 
 
@@ -356,7 +357,7 @@ def test_who_has_no_token_is_sent_away(system):
 
 def test_garbage_at_the_doors(system):
     s = system(2)
-    for door in s.all[0].sockets._doors:
+    for door in s.all[0].sockets._listeners:
         for data in (b"", b"GET / HTTP/1.1\r\n\r\n" * 20, b"\xff" * 200):
             with socket.socket(door.family, socket.SOCK_STREAM) as c:
                 c.connect(door.getsockname())
@@ -367,13 +368,13 @@ def test_garbage_at_the_doors(system):
 @pytest.mark.parametrize("near", [True, False])
 def test_peers_of_one_machine_are_near(system, monkeypatch, near):
     if not near:
-        monkeypatch.setattr(peers, "_near", lambda name, seconds: None)  # as where they are on two
-    elif not peers._NEAR:
+        monkeypatch.setattr(peers, "_connect_unix", lambda name, seconds: None)  # as where they are on two
+    elif not peers._UNIX_PREFIX:
         pytest.skip("Linux")
     s = system(2)
     assert kinds(s.run("ab", "ab")) == [["ok"] * 2] * 2
-    family = s.all[0].sockets.peer(1).out.family
-    assert family == (socket.AF_UNIX if near else socket.AF_INET) == s.all[1].sockets.peer(0).into.family
+    family = s.all[0].sockets.peer(1).out_socket.family
+    assert family == (socket.AF_UNIX if near else socket.AF_INET) == s.all[1].sockets.peer(0).in_socket.family
 
 
 def test_who_asks_in_vain_asks_seldom():
@@ -383,17 +384,17 @@ def test_who_asks_in_vain_asks_seldom():
         asked.append(flags)
         if flags and not there:
             raise BlockingIOError
-        return bytes(peers.TOKEN)
+        return bytes(peers.TOKEN_BYTES)
     peer.recv, there = recv, False
     for _ in range(1000):
-        assert peer.next() == bytes(peers.TOKEN)
-    assert asked.count(0) == 1000 and asked.count(socket.MSG_DONTWAIT) < 40 * peers._TRIES
+        assert peer.receive_token() == bytes(peers.TOKEN_BYTES)
+    assert asked.count(0) == 1000 and asked.count(socket.MSG_DONTWAIT) < 40 * peers._POLLS
     there = True
     for _ in range(40):
-        peer.next()
+        peer.receive_token()
     del asked[:]
     for _ in range(40):
-        peer.next()
+        peer.receive_token()
     assert asked == [socket.MSG_DONTWAIT] * 40
 
 
@@ -401,8 +402,8 @@ def test_who_asks_in_vain_asks_seldom():
 def test_rounds_reach_everybody(n):
     """Simulated: after the last round each knows of all, and who sends waits for as many as it sends to."""
     ranks = range(n)
-    every = [rounds_of(ranks, r) for r in ranks] if n <= 100 else None
-    assert len(rounds_of(ranks, n // 2)) == (n - 1).bit_length()
+    every = [exchange_rounds(ranks, r) for r in ranks] if n <= 100 else None
+    assert len(exchange_rounds(ranks, n // 2)) == (n - 1).bit_length()
     if every is None:
         return
     known = [{r} for r in ranks]

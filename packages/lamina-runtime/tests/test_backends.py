@@ -134,7 +134,7 @@ for name, value in (("num_cpu_devices", 2), ("platforms", "vax")):
 def test_devices_of_processes_that_are_there():
     assert rt.local_devices(process_index=0) == rt.devices()
     for name in ("process_index", "host_id"):
-        with pytest.raises(ValueError, match=r"there are \[0\], got 7"):
+        with pytest.raises(ValueError, match=r"must be one of \[0\]; got 7"):
             rt.local_devices(**{name: 7})
 
 

@@ -19,7 +19,7 @@ TORCHRUN = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE
 
 
 def find(env, *given, method=None):
-    found, line = clusters.find(*(*given, None, None, None)[:3], method, env)
+    found, line = clusters.detect(*(*given, None, None, None)[:3], method, env)
     return found
 
 
@@ -32,7 +32,7 @@ def port(address):
 def test_arguments_come_first_then_variables():
     env = {"LAMINA_COORDINATOR_ADDRESS": "a:1", "JAX_COORDINATOR_ADDRESS": "b:2", "JAX_NUM_PROCESSES": "4",
            "LAMINA_PROCESS_ID": "3"}
-    found, line = clusters.find("c:3", None, None, None, env)
+    found, line = clusters.detect("c:3", None, None, None, env)
     assert (found.address, found.count, found.rank, found.several_hosts) == ("c:3", 4, 3, None)
     assert "coordinator_address c:3 (argument)" in line and "num_processes 4 (environment: JAX_NUM_PROCESSES)" in line
     assert find(env).address == "a:1"
@@ -90,7 +90,7 @@ def test_mpi(env, method):
     assert (found.method, found.count, found.rank, found.local_rank, found.several_hosts) == (method, 2, 1, 1, False)
     assert found.address.startswith("127.0.0.1:") and port(found.address)
     far = {**env, "OMPI_COMM_WORLD_LOCAL_SIZE": "1", "MPI_LOCALNRANKS": "1"}
-    with pytest.raises(ValueError, match=f"coordinator_address is not given, .*{method} started this process and does not say"):
+    with pytest.raises(ValueError, match=f"coordinator_address is not given, .*{method} started this process and does not set it"):
         find(far)
     found = find({**far, "LAMINA_COORDINATOR_ADDRESS": "far:5"})
     assert found.address == "far:5" and found.several_hosts and found.rank == 1
@@ -113,7 +113,7 @@ def test_kubernetes(monkeypatch):
 def test_one_launcher_is_asked():
     assert find({**TORCHRUN, **SLURM}).method == "torchrun" and find({**TORCHRUN, **SLURM}, method="slurm").method == "slurm"
     assert find(OMPI, method="openmpi").method == "ompi"
-    with pytest.raises(ValueError, match="process_id is not given, .*no launcher was asked"):
+    with pytest.raises(ValueError, match="process_id is not given, .*launcher detection is off"):
         find(SLURM, "x:1", 2, method="deactivate")
     with pytest.raises(ValueError, match=r"must be None, 'deactivate' or one of torchrun, slurm.*got 'abacus'"):
         find({}, method="abacus")
@@ -123,19 +123,19 @@ def test_one_launcher_is_asked():
 
 def test_own_gpus():
     def share(rank, count, text):
-        return clusters.own_gpus(rank, count, {"CUDA_VISIBLE_DEVICES": text})
+        return clusters.share_gpus(rank, count, {"CUDA_VISIBLE_DEVICES": text})
     assert share(1, 2, "0,1") == [1] and share(1, 2, "4,5,6,7") == [2, 3]
     assert share(1, 2, "3") is None  # shown its own already
     assert [share(0, 2, "0,1,2"), share(0, 1, "0,1"), share(None, 2, "0,1"), share(0, 2, "")] == [None] * 4
 
 
 def test_device_ids(monkeypatch):
-    assert clusters.device_ids(3) == [3] and clusters.device_ids((0, 2)) == [0, 2] and clusters.device_ids(None) is None
+    assert clusters.normalize_device_ids(3) == [3] and clusters.normalize_device_ids((0, 2)) == [0, 2] and clusters.normalize_device_ids(None) is None
     monkeypatch.setenv("LAMINA_LOCAL_DEVICE_IDS", "1,2")
-    assert clusters.device_ids(None) == [1, 2]
+    assert clusters.normalize_device_ids(None) == [1, 2]
     monkeypatch.setenv("LAMINA_LOCAL_DEVICE_IDS", "one")
     with pytest.raises(ValueError, match="LAMINA_LOCAL_DEVICE_IDS must be whole numbers"):
-        clusters.device_ids(None)
+        clusters.normalize_device_ids(None)
 
 
 FOUND = """
@@ -144,7 +144,7 @@ logging.basicConfig(level=logging.INFO, format="%(message)s")
 import lamina_runtime as rt
 from lamina_runtime import distributed
 distributed.initialize(initialization_timeout=60)
-here = distributed._session.presence
+here = distributed._session.connection
 assert (rt.process_count(), rt.process_index()) == (2, here.rank)
 if here.rank:
     time.sleep(0.5)

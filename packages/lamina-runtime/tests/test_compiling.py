@@ -175,7 +175,7 @@ def test_files_and_folders_of_others_are_not_used(tmp_path):
     assert run(tmp_path)[0][1] == 0
     os.chown(tmp_path, 12345, 12345)
     stats, text = run(tmp_path)
-    assert stats[1] == stats[3] == 0 and "belongs to someone else" in text
+    assert stats[1] == stats[3] == 0 and "belongs to another user" in text
 
 
 def test_a_folder_that_cannot_be_made_is_done_without(tmp_path):
@@ -251,7 +251,7 @@ def test_a_home_that_cannot_be_written_to_is_done_without(tmp_path):
     env = {k: v for k, v in os.environ.items() if k not in ("LAMINA_CACHE_DIR", "XDG_CACHE_HOME")}
     done = subprocess.run([sys.executable, "-c", PROGRAM], env={**env, "HOME": str(tmp_path / "home")},
                           capture_output=True, text=True, timeout=120)
-    assert done.stdout.split() == ["0", "0", "1", "0"] and "keeps no compiled programs on disk" in done.stderr
+    assert done.stdout.split() == ["0", "0", "1", "0"] and "cannot store compiled programs on disk" in done.stderr
 
 
 def test_the_size_of_the_folder_is_looked_at_once_per_so_many_bytes(tmp_path, monkeypatch):

@@ -62,7 +62,7 @@ def total(n):
     return float(add(x))
 def join(address=address, count=count, rank=rank, **more):
     distributed.initialize(address, count, rank, initialization_timeout=60, heartbeat_timeout_seconds=20, **more)
-    return distributed._session.presence
+    return distributed._session.connection
 def nobody_listens():
     end = time.monotonic() + 30
     while time.monotonic() < end:
@@ -85,7 +85,7 @@ if rank == 2:
     raise KeyError("of rank 2")
 with here.changed:
     assert here.changed.wait_for(lambda: len(here.lost) + len(here.left) == 3, 60)
-assert set(here.lost) == {0, 1} and set(here.left) == {2} and not here.alone, (here.lost, here.left)
+assert set(here.lost) == {0, 1} and set(here.left) == {2} and not here.coordinator_lost, (here.lost, here.left)
 assert float(jit(lambda x: lax.mul(x, x))(np.float32(3))) == 9  # goes on
 distributed.shutdown()
 distributed.shutdown()
@@ -169,7 +169,7 @@ here = join()
 assert total(2) == 1
 print("working", flush=True)
 with here.changed:
-    assert here.changed.wait_for(lambda: here.alone, 60)
+    assert here.changed.wait_for(lambda: here.coordinator_lost, 60)
 time.sleep(3)  # longer than jaxlib takes to end a process whose service has gone
 assert total(2) == 1  # what is connected stays so
 distributed.shutdown()
@@ -180,7 +180,7 @@ sys.exit(4)
 @pytest.mark.slow
 def test_the_end_of_the_coordinator_is_no_end_of_the_members(processes):
     """Started by hand, and killed. Each still has its own connections."""
-    address, child = starting.start("127.0.0.1:0", b"of these tests", 60, detach=False)
+    address, child = starting.start_coordinator("127.0.0.1:0", b"of these tests", 60, detach=False)
     try:
         both = [processes.start(ALONE, address, 2, rank) for rank in (0, 1)]
         for p in both:
@@ -217,10 +217,10 @@ def test_arguments_are_checked(monkeypatch):
 
 def test_a_coordinator_that_cannot_listen():
     """Another may be there, or elsewhere; so it is said only when none is found."""
-    found = distributed._start("192.0.2.1:29400", b"key", 5)  # an address of nobody's
+    found = distributed._start_coordinator("192.0.2.1:29400", b"key", 5)  # an address of nobody's
     assert "Process 0 could not start one at 192.0.2.1:29400: Cannot assign" in found
     with socket.create_server(("127.0.0.1", 0)) as s:
-        assert "Address already in use" in distributed._start(f"127.0.0.1:{s.getsockname()[1]}", b"key", 5)
+        assert "Address already in use" in distributed._start_coordinator(f"127.0.0.1:{s.getsockname()[1]}", b"key", 5)
 
 
 JOIN = """

@@ -108,7 +108,7 @@ def test_keys_that_this_process_cannot_read():
     k = KeyArray(key().words, dtypes.define_key_type("once", 2))
     data = pickle.dumps(k)
     assert pickle.loads(data).dtype == k.dtype
-    with pytest.raises(DTypeError, match="keys cannot be restored: they are key<nobody> of 2 words"):
+    with pytest.raises(DTypeError, match="keys cannot be restored: they are key<nobody> with 2 uint32 values"):
         pickle.loads(data.replace(b"\x8c\x04once", b"\x8c\x06nobody"))
     with pytest.raises(DTypeError, match="cannot be stored"):
         pickle.dumps(KeyArray(k.words, dtypes.define_key_type("once", 2)))

@@ -57,5 +57,5 @@ def test_what_a_watcher_raises_the_call_raises(seen):
 def test_bad_watchers():
     with pytest.raises(TypeError, match="watch_launches: expected a function; got int: 3"):
         watch_launches(3)
-    with pytest.raises(ValueError, match="is not told of launches"):
+    with pytest.raises(ValueError, match="does not watch launches"):
         unwatch_launches(print)

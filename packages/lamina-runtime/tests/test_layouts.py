@@ -66,12 +66,12 @@ def test_step_by_step():
 
 @pytest.mark.parametrize("call, error, words", [
     (lambda: jit(product, in_shardings=3), TypeError, "in_shardings: expected shardings.*got int"),
-    (lambda: jit(product, in_shardings=(ROWS,) * 3)(X, X), ValueError, "no prefix of the positional arguments"),
-    (lambda: jit(product, out_shardings=[ROWS])(X, X), ValueError, "no prefix of the function.s output"),
+    (lambda: jit(product, in_shardings=(ROWS,) * 3)(X, X), ValueError, "not a prefix of the positional arguments"),
+    (lambda: jit(product, out_shardings=[ROWS])(X, X), ValueError, "not a prefix of the function.s output"),
     (lambda: f(X[:3], X), ValueError, "in_shardings for a: dimension 0 .* length 3.*over 8 devices.*8 parts"),
     (lambda: jit(lax.neg, in_shardings=ROWS)(X[0]), ValueError, r"in_shardings for .* arrays of 2 dimensions.*shape \(8,\)"),
     (lambda: f(X, b=X), ValueError, "in_shardings are for positional arguments"),
-    (lambda: f(device_put(X, COLUMNS), X), ValueError, r"a .*is committed to.*in_shardings says"),
+    (lambda: f(device_put(X, COLUMNS), X), ValueError, r"a .*is committed to.*in_shardings specifies"),
     (lambda: f(X, device_put(X, ALL[2])), ValueError, "committed to different devices"),
     (lambda: jit(product, out_shardings=ROWS)(device_put(X, ALL[2]), X), ValueError, "out_shardings for output.*2 dimensions"),
     (lambda: jit(lax.neg, out_shardings=ROWS)(device_put(X, ALL[2])), ValueError, "Give one set of devices"),
@@ -95,5 +95,5 @@ def test_compiler_options():
         jit(lax.sin, compiler_options=[1])
     with pytest.raises(TypeError, match="must be a bool, number or string"):
         jit(lax.sin).lower(X).compile({"xla_cpu_enable_fast_math": X})
-    with pytest.raises(ValueError, match="Give them to the outermost jit"):
+    with pytest.raises(ValueError, match="Pass them to the outermost jit"):
         jit(lambda a: quick(a))(X)

@@ -31,7 +31,7 @@ def test_deep_control_flow_is_refused(kind):
         f = {"cond": lambda g: lambda x: lax.cond(lax.lt(x, 3.0), g, lax.cos, x),
              "scan": lambda g: lambda x: lax.scan(lambda c, _: (g(c), None), x, None, length=2)[0],
              "while": lambda g: lambda x: lax.while_loop(lambda c: lax.lt(c, 3.0), lambda c: lax.add(g(c), 4.0), x)}[kind](f)
-    with pytest.raises(RecursionError, match=rf"stand 1\d\d levels deep in one another, `{kind}` innermost; .*at most 128"):
+    with pytest.raises(RecursionError, match=rf"nested 1\d\d levels deep, `{kind}` innermost; .*at most 128"):
         jit(f)(1.0)
     assert jit(f).lower(1.0).as_text()  # it is XLA that cannot; the module is there
 

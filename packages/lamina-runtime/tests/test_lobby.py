@@ -30,11 +30,11 @@ class Service:
 class Place:
     """A coordinator in a thread."""
 
-    def __init__(self, patience=60, key=KEY):
+    def __init__(self, startup_timeout=60, key=KEY):
         self.service = Service()
         self.door = coordinator.listen("127.0.0.1:0")
-        self.address = lobby.written(*self.door.getsockname())
-        self.coordinator = coordinator.Coordinator(self.door, key, patience, lambda: self.service)
+        self.address = lobby.format_address(*self.door.getsockname())
+        self.coordinator = coordinator.Coordinator(self.door, key, startup_timeout, lambda: self.service)
         self.thread = threading.Thread(target=self.coordinator.run)
         self.thread.start()
 
@@ -67,8 +67,8 @@ class Place:
         for m, t in zip(members, threads):
             t.join(60)
             m.events, m.let = [], []
-            m.listen(m.events.append)
-            m.watch(lambda m=m: m.let.append(len(m.events)))
+            m.add_listener(m.events.append)
+            m.start(lambda m=m: m.let.append(len(m.events)))
         return members
 
 
@@ -81,7 +81,7 @@ def place():
         return made[-1]
     yield make
     for p in made:
-        p.coordinator.end()
+        p.coordinator.stop()
         p.thread.join(20)
         assert not p.thread.is_alive()
 
@@ -96,21 +96,21 @@ def until(condition):
 def test_members_meet_and_are_told_of_losses_and_leaves(place):
     p = place()
     a, b, c, d = p.system(4)
-    assert a.service[0] == a.here == "127.0.0.1" and p.service.made == [(lobby.written(*a.service), 4)]
+    assert a.service[0] == a.local_address == "127.0.0.1" and p.service.made == [(lobby.format_address(*a.service), 4)]
     c._lines.socket.shutdown(socket.SHUT_RDWR)  # as when its process dies
-    b.goodbye()
+    b.leave()
     until(lambda: {("lost", 2), ("left", 1)} <= set(a.events) and len(d.events) == 2)
     assert "process 2" in a.lost[2] and "process 1" in d.left[1] and f"pid {os.getpid()}" in a.lost[2]
     late = []
-    a.listen(late.append)
+    a.add_listener(late.append)
     assert set(late) == {("lost", 2), ("left", 1)}
-    a.goodbye()
+    a.leave()
     until(lambda: ("left", 0) in d.events)
     assert p.thread.is_alive() and len(p.service.made) == 1
-    d.goodbye()
+    d.leave()
     p.thread.join(20)
     assert not p.thread.is_alive() and p.service.made[1:] == ["shut down"]
-    assert not a.alone and not a.let
+    assert not a.coordinator_lost and not a.let
 
 
 def test_a_launch_that_fails_in_all_harms_none_and_else_all_are_told(place):
@@ -118,27 +118,27 @@ def test_a_launch_that_fails_in_all_harms_none_and_else_all_are_told(place):
     found = {}
 
     def fail(m):
-        found[m.rank] = m.tell_failure("first", 2, "no memory")
+        found[m.rank] = m.report_failure("first", 2, "no memory")
     threads = [threading.Thread(target=fail, args=(m,)) for m in (a, b)]
     for t in threads:
         t.start()
     for t in threads:
         t.join(20)
     assert found == {0: True, 1: True} and not any(m.failed or m.events for m in p)
-    assert b.tell_failure("second", 2, "no memory") is False
+    assert b.report_failure("second", 2, "no memory") is False
     until(lambda: all(m.events == [("failed", 1)] for m in p))
     assert all(m.failed[1].startswith("process 1 (") and m.failed[1].endswith("no memory") for m in p)
     for m in p:
-        m.goodbye()
+        m.leave()
 
 
 def test_a_failure_that_no_coordinator_hears_counts_here(place):
     a, b = place().system(2)
     a._lines.socket.shutdown(socket.SHUT_RDWR)
-    until(lambda: a.alone)
-    assert a.tell_failure("first", 2, "no memory") is False and a.failed[0] == "process 0: no memory"
+    until(lambda: a.coordinator_lost)
+    assert a.report_failure("first", 2, "no memory") is False and a.failed[0] == "process 0: no memory"
     assert a.events[-1] == ("failed", 0)
-    b.goodbye()
+    b.leave()
 
 
 def test_who_left_meets_again_while_others_work(place):
@@ -146,13 +146,13 @@ def test_who_left_meets_again_while_others_work(place):
     a, b, c = p.system(3)
     with pytest.raises(TimeoutError, match=r"\[1\] did not come .*\(3 that met here before are at work\)"):
         p.join(0, 2, 0.2)
-    a.goodbye()
-    b.goodbye()
+    a.leave()
+    b.leave()
     again = p.all((0, 2), (1, 2))
     assert [m.count for m in again] == [2, 2] and again[0].service != c.service
     until(lambda: len(c.events) == 2)
     for m in (*again, c):
-        m.goodbye()
+        m.leave()
     p.thread.join(20)
     assert not p.thread.is_alive()
 
@@ -162,11 +162,11 @@ def test_a_silent_member_is_lost_and_hears_so(place):
     a, b, c = p.system(3, heartbeat=2)
     time.sleep(2.3)  # signs of life go by themselves
     assert not a.events + b.events + c.events
-    b._lines.say = lambda **words: None  # as when its process is stopped, or its network cut
-    until(lambda: a.events == c.events == [("lost", 1)] and b.alone)
+    b._lines.send = lambda **words: None  # as when its process is stopped, or its network cut
+    until(lambda: a.events == c.events == [("lost", 1)] and b.coordinator_lost)
     assert len(b.let) == 1 and b.events[:1] == [("lost", 1)] and "gave no sign of life for 2 s" in b.lost[1]
     for m in (a, c):
-        m.goodbye()
+        m.leave()
     p.thread.join(20)
     assert not p.thread.is_alive() and "shut down" not in p.service.made  # whose last words end one who wakes
 
@@ -176,52 +176,52 @@ def test_one_who_slept_and_finds_the_connection_ended_is_lost(place, older):
     p = place()
     a, b = p.system(2, heartbeat=1)
     slept = threading.Event()
-    arrived, reads = b._lines.arrived, []
+    arrived, reads = b._lines.receive, []
 
     def arrives():  # as in a process that is stopped while it waits; older words may still be there
         found = arrived()
         slept.wait(10)
         reads.append(found)
         if len(reads) <= older:
-            b._lines._held = b'{"beat": true}\n'
+            b._lines._buffer = b'{"beat": true}\n'
             return True
         raise ConnectionResetError
 
-    b._lines.arrived = arrives
+    b._lines.receive = arrives
     until(lambda: a.events == [("lost", 1)])
     slept.set()
-    until(lambda: b.alone and b.events and b.events[-1] == ("coordinator", -1))
+    until(lambda: b.coordinator_lost and b.events and b.events[-1] == ("coordinator", -1))
     assert b.events[0] == ("lost", 1) and "gave no sign of life for 1 s" in b.lost[1] and len(b.let) == 1
-    a.goodbye()
+    a.leave()
 
 
 def test_a_silent_coordinator_is_let_go_of(place):
     p = place()
     a, b = p.system(2, heartbeat=1)
-    p.coordinator._ask = lambda s, now: setattr(s, "beat", now + 1)
-    until(lambda: a.alone and b.alone)
+    p.coordinator._request_heartbeats = lambda s, now: setattr(s, "next_beat", now + 1)
+    until(lambda: a.coordinator_lost and b.coordinator_lost)
     for m in (a, b):  # the second may have heard that the first was lost
         until(lambda: m.events and m.events[-1] == ("coordinator", -1))
         assert m.let in ([0], [1]) and "the coordinator gives no sign of life" in m.lost[m.rank]
 
 
 def test_one_that_stands_still_while_connecting_is_given_up(place, monkeypatch):
-    monkeypatch.setattr(coordinator, "_MEET", 0.3)
+    monkeypatch.setattr(coordinator, "_CONNECT_TIMEOUT", 0.3)
     p = place()
     a, b = p.all((0, 2), (1, 2))
     with pytest.raises(ConnectionError, match=r"process 1 \(.* ended while"):
         a.confirm(30)
     until(lambda: p.service.stood_in == [1])
     for m in (a, b):
-        m.goodbye()
+        m.leave()
 
 
 def test_a_coordinator_that_is_told_to_end_has_members_let_go_first(place):
     p = place()
     members = p.system(2)
-    p.coordinator.end()
+    p.coordinator.stop()
     p.thread.join(20)
-    until(lambda: all(m.alone for m in members))
+    until(lambda: all(m.coordinator_lost for m in members))
     for m in members:
         until(lambda: m.events and m.events[-1] == ("coordinator", -1))
         assert m.let == [0]
@@ -245,8 +245,8 @@ def test_a_wrong_token_harms_nobody(place):
     p = place()
     found = p.all((0, 2), (1, 2, {"key": b"another"}), (1, 2))
     assert isinstance(found[1], PermissionError) and [m.rank for m in (found[0], found[2])] == [0, 1]
-    found[0].goodbye()
-    found[2].goodbye()
+    found[0].leave()
+    found[2].leave()
 
 
 def test_a_coordinator_without_the_token_is_not_trusted():
@@ -254,17 +254,17 @@ def test_a_coordinator_without_the_token_is_not_trusted():
     with socket.create_server(("127.0.0.1", 0)) as door:
         def lie():
             s, _ = door.accept()
-            lines = lobby.Lines(s)
-            lines.say(lamina=lobby.PROTOCOL, challenge="00")
-            lines.wait(10), lines.wait(10)
-            lines.say(proof="0" * 64)
-            lines.say(begin=1, limit=1)
-            lines.wait(10)
+            lines = lobby.LineStream(s)
+            lines.send(lamina=lobby.PROTOCOL, challenge="00")
+            lines.read(10), lines.read(10)
+            lines.send(proof="0" * 64)
+            lines.send(begin=1, limit=1)
+            lines.read(10)
             s.close()
         t = threading.Thread(target=lie)
         t.start()
-        with pytest.raises(PermissionError, match="did not show that it has"):
-            presence.join(lobby.written(*door.getsockname()), 0, 1, {"heartbeat": 1}, KEY, 10)
+        with pytest.raises(PermissionError, match="did not prove that it has"):
+            presence.join(lobby.format_address(*door.getsockname()), 0, 1, {"heartbeat": 1}, KEY, 10)
         t.join(10)
 
 
@@ -277,24 +277,24 @@ def test_garbage_at_the_door_harms_nobody(place):
     first = threading.Thread(target=lambda: p.found.append(p.join(0, 2)))
     p.found = []
     first.start()
-    silent = [socket.create_connection(lobby.place(p.address)) for _ in range(3)]
+    silent = [socket.create_connection(lobby.parse_address(p.address)) for _ in range(3)]
     for junk in GARBAGE:
-        with socket.create_connection(lobby.place(p.address)) as s:
+        with socket.create_connection(lobby.parse_address(p.address)) as s:
             try:
                 s.sendall(junk)
             except OSError:
                 pass  # it was shown the door
-    with socket.create_connection(lobby.place(p.address)) as s:  # the right token, and nonsense under it
-        lines = lobby.Lines(s)
-        challenge = lines.wait(10)["challenge"]
+    with socket.create_connection(lobby.parse_address(p.address)) as s:  # the right token, and nonsense under it
+        lines = lobby.LineStream(s)
+        challenge = lines.read(10)["challenge"]
         text = json.dumps({"rank": True, "count": "2"})
-        lines.say(hello=text, mac=lobby.mac(KEY, "guest", challenge, text))
-        assert lines.wait(10) is None
+        lines.send(hello=text, mac=lobby.mac(KEY, "guest", challenge, text))
+        assert lines.read(10) is None
     p.found.append(p.join(1, 2))
     first.join(30)
     assert sorted(m.rank for m in p.found) == [0, 1]
     for m in p.found:
-        m.goodbye()
+        m.leave()
     for s in silent:
         s.close()
 
@@ -318,18 +318,18 @@ def test_somebody_else_stands_in_for_one_that_dies_while_connecting(place):
         t.join(30)
     assert sorted(found) == [0, 2]
     for m in (a, c):
-        m.goodbye()
+        m.leave()
 
 
 def test_one_that_goes_while_others_wait_may_be_replaced(place):
     p = place()
     with pytest.raises(TimeoutError):
-        s = socket.create_connection(lobby.place(p.address))
-        lines = lobby.Lines(s)
+        s = socket.create_connection(lobby.parse_address(p.address))
+        lines = lobby.LineStream(s)
         hello = json.dumps({"rank": 1, "count": 2, "timeout": 50, "heartbeat": 1, "leaving": 1, "fits": FITS, "nonce": ""})
-        lines.say(hello=hello, mac=lobby.mac(KEY, "guest", lines.wait(10)["challenge"], hello))
-        assert "proof" in lines.wait(10)
-        lines.wait(0.1)
+        lines.send(hello=hello, mac=lobby.mac(KEY, "guest", lines.read(10)["challenge"], hello))
+        assert "proof" in lines.read(10)
+        lines.read(0.1)
     waiting = p.coordinator._systems
     assert len(waiting) == 1
     until(lambda: not s.close() and not waiting)
@@ -337,13 +337,13 @@ def test_one_that_goes_while_others_wait_may_be_replaced(place):
 
 
 def test_nobody_comes(place):
-    p = place(patience=0.1)
+    p = place(startup_timeout=0.1)
     p.thread.join(20)
     assert not p.thread.is_alive()
     with pytest.raises(TimeoutError, match="process 1 found no coordinator at .* within 0.3 s.*Process 0 starts it there"):
         p.join(1, 2, 0.3)
     with pytest.raises(TimeoutError, match=r"process 0 found .*\. It could not$"):
-        p.join(0, 2, 0.3, nobody=lambda: "It could not")
+        p.join(0, 2, 0.3, start_coordinator=lambda: "It could not")
 
 
 def test_another_program_has_the_port():
@@ -356,7 +356,7 @@ def test_another_program_has_the_port():
         t = threading.Thread(target=answer)
         t.start()
         with pytest.raises(ConnectionError, match="another program has this port"):
-            presence.join(lobby.written(*door.getsockname()), 1, 2, {"heartbeat": 1}, KEY, 10)
+            presence.join(lobby.format_address(*door.getsockname()), 1, 2, {"heartbeat": 1}, KEY, 10)
         t.join(10)
 
 
@@ -375,7 +375,7 @@ def test_a_name_that_comes_later_is_waited_for(place, monkeypatch):
         return real(where, *more)
     monkeypatch.setattr(socket, "create_connection", connect)
     nobody = []
-    p.join(0, 1, nobody=lambda: nobody.append(1), names_may_come=True).goodbye()
+    p.join(0, 1, start_coordinator=lambda: nobody.append(1), names_may_come=True).leave()
     assert len(asked) == 4 and not nobody  # process 0 starts nothing where it does not know the name
     asked.clear()
     with pytest.raises(TimeoutError, match="found no coordinator at .*Name or service not known"):
@@ -385,37 +385,37 @@ def test_a_name_that_comes_later_is_waited_for(place, monkeypatch):
 @pytest.mark.parametrize("address", ["localhost", "localhost:", "localhost:x", ":1", "localhost:70000", "[]:1", 5, None, "h:²"])
 def test_addresses_are_host_and_port(address):
     with pytest.raises(ValueError, match="must be 'host:port'"):
-        lobby.place(address)
-    assert lobby.place("[::1]:5") == ("::1", 5) and lobby.written("::1", 5) == "[::1]:5"
+        lobby.parse_address(address)
+    assert lobby.parse_address("[::1]:5") == ("::1", 5) and lobby.format_address("::1", 5) == "[::1]:5"
 
 
 def test_the_loopback_of_another_machine_is_refused(monkeypatch):
     monkeypatch.setattr(socket, "gethostname", lambda: "one.net")
     monkeypatch.setattr(lobby, "resolve", lambda host: {"far": ["10.0.0.7"]}.get(host, ["127.0.1.1"]))
     for host, several in [("one", None), ("one.net", False), ("localhost", None), ("127.0.0.1", False), ("far", True)]:
-        lobby.check_reach(host, several)
+        lobby.check_reachable(host, several)
     for host, several in [("one", True), ("127.0.0.1", True), ("localhost", True), ("two", None), ("two", False)]:
         with pytest.raises(ValueError, match="the loopback, which other machines"):
-            lobby.check_reach(host, several)
+            lobby.check_reachable(host, several)
 
 
 def test_the_token(monkeypatch, tmp_path):
     monkeypatch.setenv("LAMINA_TOKEN", " one ")
-    assert lobby.token() == b"one"
+    assert lobby.load_token() == b"one"
     monkeypatch.delenv("LAMINA_TOKEN")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    found = {lobby.token() for _ in range(3)}
+    found = {lobby.load_token() for _ in range(3)}
     path = tmp_path / "lamina" / "token"
     assert len(found) == 1 and path.read_bytes().strip() in found and path.stat().st_mode & 0o777 == 0o600
     assert [f.name for f in path.parent.iterdir()] == ["token"]
     path.chmod(0o644)
-    with pytest.raises(RuntimeError, match="must be yours alone"):
-        lobby.token()
+    with pytest.raises(RuntimeError, match="must be readable by you alone"):
+        lobby.load_token()
     monkeypatch.setenv("LAMINA_TOKEN_FILE", str(path))  # named: as a scheduler mounts it
-    assert {lobby.token()} == found
+    assert {lobby.load_token()} == found
     path.write_text("\n")
     with pytest.raises(RuntimeError, match="is empty"):
-        lobby.token()
+        lobby.load_token()
     monkeypatch.setenv("LAMINA_TOKEN_FILE", str(tmp_path / "none"))
     with pytest.raises(RuntimeError, match="cannot be read"):
-        lobby.token()
+        lobby.load_token()

@@ -17,13 +17,13 @@ class Here:
     """A presence that is told what to tell."""
 
     def __init__(self, rank=0, count=4):
-        self.rank, self.count, self.heartbeat, self.alone = rank, count, 2, False
+        self.rank, self.count, self.heartbeat, self.coordinator_lost = rank, count, 2, False
         self.lost, self.left, self.failed, self.changed = {}, {}, {}, threading.Condition()
 
-    def listen(self, act):
+    def add_listener(self, act):
         self.act = act
 
-    def note_lost(self, rank, name):
+    def mark_lost(self, rank, name):
         with self.changed:
             self.lost[rank] = name
             self.changed.notify_all()
@@ -38,10 +38,10 @@ def pair(door):
 
 @pytest.fixture
 def watch():
-    found = losses.Watch(Here(), lambda: found.let.append(1))
+    found = losses.FailureMonitor(Here(), lambda: found.let.append(1))
     found.let = []
     yield found
-    found.end()
+    found.close()
 
 
 PROGRAM = SimpleNamespace(call="jit", name="f", processes=(0, 1))
@@ -54,28 +54,28 @@ def test_the_error_is_pickled_and_names_processes_in_order():
 
 def test_a_loss_ends_all_launches_and_a_leave_those_of_who_left(watch):
     watch.check(PROGRAM)
-    watch.presence.left[2] = "process 2"
+    watch.connection.left[2] = "process 2"
     watch.check(PROGRAM)
-    watch.presence.left[1] = "process 1"
+    watch.connection.left[1] = "process 1"
     with pytest.raises(ProcessLostError, match=r"jit of `f`: process_indices \(1,\) are gone: process 1 has left") as told:
         watch.check(PROGRAM)
     assert told.value.process_indices == (1,)
-    watch.presence.note_lost(3, "process 3")
+    watch.connection.mark_lost(3, "process 3")
     with pytest.raises(ProcessLostError, match=r"\(3,\) are gone: process 3 was lost"):
         watch.check(PROGRAM)
 
 
 def test_a_failure_ends_all_launches_and_goes_before_leaves(watch):
-    watch.presence.left[1] = "process 1"
-    watch.presence.failed[1] = "process 1 (here, pid 3): pmap of `g`: MemoryError: no more"
+    watch.connection.left[1] = "process 1"
+    watch.connection.failed[1] = "process 1 (here, pid 3): pmap of `g`: MemoryError: no more"
     with pytest.raises(LaunchFailedError, match=r"jit of `f`: .*\(1,\) and not in all: process 1 \(here.*no more") as told:
         watch.check(SimpleNamespace(call="jit", name="f", processes=(0, 2)))
-    assert told.value.process_indices == (1,) and watch.told()
+    assert told.value.process_indices == (1,) and watch.confirm_failure()
     again = pickle.loads(pickle.dumps(told.value))
     assert isinstance(again, LaunchFailedError) and again.process_indices == (1,) and isinstance(again, RuntimeError)
-    with watch.meeting():
+    with watch.connecting_devices():
         assert watch.let == [1]
-    watch.presence.note_lost(2, "process 2")
+    watch.connection.mark_lost(2, "process 2")
     with pytest.raises(ProcessLostError, match="process 2 was lost"):
         watch.check(PROGRAM)
 
@@ -83,9 +83,9 @@ def test_a_failure_ends_all_launches_and_goes_before_leaves(watch):
 def test_connections_that_a_first_meeting_awaits_come_and_end(watch):
     with socket.create_server(("127.0.0.1", 0)) as door:
         door.settimeout(5)
-        watch.know({0: [door.getsockname()], 1: []})
-        with watch.meeting():
-            watch.presence.note_lost(1, "process 1")
+        watch.set_gloo_addresses({0: [door.getsockname()], 1: []})
+        with watch.connecting_devices():
+            watch.connection.mark_lost(1, "process 1")
             for number in range(5):
                 come, _ = door.accept()
                 with come:
@@ -98,14 +98,14 @@ def test_connections_awaited_one_behind_the_other_are_each_lost_soon(watch):
     text = "import socket, sys\nwhile True:\n with socket.create_connection(('127.0.0.1', int(sys.argv[1]))) as s:\n  s.recv(1)"
     with socket.create_server(("127.0.0.1", 0)) as door:
         door.settimeout(20)
-        watch.know({0: [door.getsockname()], 1: []})
+        watch.set_gloo_addresses({0: [door.getsockname()], 1: []})
         other, held = subprocess.Popen([sys.executable, "-c", text, str(door.getsockname()[1])], stderr=subprocess.DEVNULL), []
         try:
             held.append(door.accept()[0])
-            watch._coming.clear()  # so that all who come are the other
-            with watch.meeting():
+            watch._unused_numbers.clear()  # so that all who come are the other
+            with watch.connecting_devices():
                 begun = time.monotonic()
-                watch.presence.note_lost(1, "process 1")
+                watch.connection.mark_lost(1, "process 1")
                 while len(held) < 20:
                     held.append(door.accept()[0])
             assert time.monotonic() - begun < 8  # a tenth of a second each; it was 4 s behind the sixth, and then for ever
@@ -117,20 +117,20 @@ def test_connections_awaited_one_behind_the_other_are_each_lost_soon(watch):
 
 
 def test_a_first_launch_that_stays_is_told_and_left_to_itself(watch, monkeypatch):
-    monkeypatch.setattr(losses, "_FREED", 0.3)
-    assert watch.aside("pmap of `f`", lambda: 7) == 7
+    monkeypatch.setattr(losses, "_UNBLOCK_TIMEOUT", 0.3)
+    assert watch.run_in_worker_thread("pmap of `f`", lambda: 7) == 7
     with pytest.raises(ZeroDivisionError):
-        watch.aside("pmap of `f`", lambda: 1 // 0)
+        watch.run_in_worker_thread("pmap of `f`", lambda: 1 // 0)
     held = threading.Event()
-    threading.Timer(0.2, watch.presence.note_lost, (1, "process 1")).start()
+    threading.Timer(0.2, watch.connection.mark_lost, (1, "process 1")).start()
     with pytest.raises(ProcessLostError, match=r"pmap of `f`: process_indices \(1,\) are gone"):
-        watch.aside("pmap of `f`", lambda: held.wait(20))
-    (thread,) = [t for t, of in losses.away.items() if of is watch]
-    watch.end()  # nobody waits for it
+        watch.run_in_worker_thread("pmap of `f`", lambda: held.wait(20))
+    (thread,) = [t for t, of in losses.launch_threads.items() if of is watch]
+    watch.close()  # nobody waits for it
     assert thread.is_alive() and not held.is_set()
     held.set()
     thread.join(5)
-    assert watch not in losses.away.values() and not watch._meeting
+    assert watch not in losses.launch_threads.values() and not watch._connecting
 
 
 def test_python_ends_behind_a_launch_that_was_left_to_itself():
@@ -139,13 +139,13 @@ def test_python_ends_behind_a_launch_that_was_left_to_itself():
 import sys, threading, time
 from types import SimpleNamespace
 from lamina_runtime import losses
-here = SimpleNamespace(rank=0, lost={}, failed={}, left={}, listen=lambda act: None)
-watch = losses.Watch(here, lambda: None)
-watch.know({0: [("127.0.0.1", 1)]})
-watch._since, losses._FREED = time.monotonic(), 0.1
+here = SimpleNamespace(rank=0, lost={}, failed={}, left={}, add_listener=lambda act: None)
+watch = losses.FailureMonitor(here, lambda: None)
+watch.set_gloo_addresses({0: [("127.0.0.1", 1)]})
+watch._failed_at, losses._UNBLOCK_TIMEOUT = time.monotonic(), 0.1
 here.lost[1] = "process 1"
 try:
-    watch.aside("jit of `f`", lambda: (time.sleep(1), print("ended", flush=True)))
+    watch.run_in_worker_thread("jit of `f`", lambda: (time.sleep(1), print("ended", flush=True)))
 except losses.ProcessLostError:
     print("told", flush=True)
 sys.exit(7)
@@ -156,13 +156,13 @@ sys.exit(7)
 
 def test_each_number_comes_once_however_long_a_meeting_lasts(watch, monkeypatch):
     """What Gloo does not await yet it keeps, with a descriptor each: a process that ran out of them was ended."""
-    monkeypatch.setattr(losses, "_NUMBERS", 150)
+    monkeypatch.setattr(losses, "_MAX_NUMBERS", 150)
     found = []
     with socket.create_server(("127.0.0.1", 0), backlog=200) as door:
-        watch.know({0: [door.getsockname()]})
+        watch.set_gloo_addresses({0: [door.getsockname()]})
         door.settimeout(0.8)  # three of the looks for what may have been on its way
-        with watch.meeting():
-            watch.presence.note_lost(1, "process 1")
+        with watch.connecting_devices():
+            watch.connection.mark_lost(1, "process 1")
             with pytest.raises(TimeoutError):
                 while True:
                     come, _ = door.accept()
@@ -175,14 +175,14 @@ def test_each_number_comes_once_however_long_a_meeting_lasts(watch, monkeypatch)
 def test_connections_are_cut_but_for_those_of_this_process_alone(watch):
     with socket.create_server(("127.0.0.1", 0)) as door, socket.create_server(("127.0.0.1", 0)) as other:
         place = door.getsockname()
-        assert place in losses.listening("127.0.0.1") and place not in losses.listening("127.0.0.2")
-        watch.know({0: [place]})
-        with watch.sparing():
+        assert place in losses.listening_addresses("127.0.0.1") and place not in losses.listening_addresses("127.0.0.2")
+        watch.set_gloo_addresses({0: [place]})
+        with watch.preserve_connections():
             spared = pair(door)
         cut, foreign = pair(door), pair(other)
         for s in (*spared, *cut, *foreign):
             s.settimeout(0.2)
-        watch.presence.note_lost(1, "process 1")
+        watch.connection.mark_lost(1, "process 1")
         assert [s.recv(1) for s in cut] == [b"", b""]
         for s in (*spared, *foreign):
             with pytest.raises(TimeoutError):
@@ -193,43 +193,43 @@ def test_connections_are_cut_but_for_those_of_this_process_alone(watch):
 
 
 def test_what_waits_for_a_first_meeting_is_let_go(watch):
-    with watch.meeting():
+    with watch.connecting_devices():
         assert watch.let == []
-        watch.presence.note_lost(1, "process 1")
+        watch.connection.mark_lost(1, "process 1")
         assert watch.let == [1]
-    with watch.meeting():
+    with watch.connecting_devices():
         assert watch.let == [1, 1]  # what begins later as well
 
 
 def test_an_error_waits_for_the_word(watch):
-    gone.begin(watch)
-    threading.Timer(0.1, watch.presence.note_lost, (2, "process 2")).start()
+    gone.set_failure_monitor(watch)
+    threading.Timer(0.1, watch.connection.mark_lost, (2, "process 2")).start()
     assert gone.instead("jit of `f`", ValueError("shapes differ")) is None
     found = gone.instead("jit of `f`", RuntimeError("Gloo all-reduce failed: Connection closed by peer"))
     assert isinstance(found, ProcessLostError) and found.process_indices == (2,) and "Gloo" in str(found.__cause__)
 
 
 def test_suspects_count_where_no_word_comes(watch, monkeypatch):
-    monkeypatch.setattr(losses, "_WORD", 0.1)
-    assert not watch.told()
-    assert watch.told([3]) and "process 3, which closed its connection, was lost" in str(watch.error("a call"))
+    monkeypatch.setattr(losses, "_REPORT_TIMEOUT", 0.1)
+    assert not watch.confirm_failure()
+    assert watch.confirm_failure([3]) and "process 3, which closed its connection, was lost" in str(watch.make_error("a call"))
 
 
 def test_without_a_coordinator_doors_are_asked(watch, monkeypatch):
-    monkeypatch.setattr(losses, "_WORD", 0.1)
+    monkeypatch.setattr(losses, "_REPORT_TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as door, socket.create_server(("127.0.0.1", 0)) as gone:
-        watch.know({0: [("127.0.0.1", 1)], 1: [door.getsockname()], 2: [gone.getsockname()]})
-        watch.presence.alone = True
-        assert not watch.told()
+        watch.set_gloo_addresses({0: [("127.0.0.1", 1)], 1: [door.getsockname()], 2: [gone.getsockname()]})
+        watch.connection.coordinator_lost = True
+        assert not watch.confirm_failure()
         gone.close()
-        assert watch.told() and watch.error("a call").process_indices == (2,)
+        assert watch.confirm_failure() and watch.make_error("a call").process_indices == (2,)
 
 
 def test_while_the_client_is_made_others_have_a_moment(watch, monkeypatch):
-    monkeypatch.setattr(losses, "_WORD", 0.1)
+    monkeypatch.setattr(losses, "_REPORT_TIMEOUT", 0.1)
     with pytest.raises(ProcessLostError, match=r"\(1,\) are gone: process 1 was lost. Until shutdown\(\) there are no devices"):
-        with watch.joining():
-            watch.presence.note_lost(1, "process 1")
+        with watch.creating_client():
+            watch.connection.mark_lost(1, "process 1")
             assert watch.let == []
             until = threading.Event()
             while not watch.let:
@@ -256,21 +256,21 @@ class Pending:
 
 def test_launches_are_no_more_than_can_be_queued(monkeypatch):
     """A launch into a full queue waits where nothing can be raised."""
-    monkeypatch.setattr(patience, "_QUEUED", 3)
-    monkeypatch.setattr(patience, "_FREED", 0.05)
+    monkeypatch.setattr(patience, "_MAX_QUEUED", 3)
+    monkeypatch.setattr(patience, "_ABORT_TIMEOUT", 0.05)
     presence = SimpleNamespace(lost=(), failed=())
-    watch = SimpleNamespace(presence=presence, error=lambda call: ProcessLostError(call, (1,)))
-    mine, every = patience.Patience(watch), [Pending() for _ in range(6)]
+    watch = SimpleNamespace(connection=presence, make_error=lambda call: ProcessLostError(call, (1,)))
+    mine, every = patience.InterruptibleWaiter(watch), [Pending() for _ in range(6)]
     for x in every[:3]:
-        mine.launched([x])
+        mine.note_launch([x])
     timer = threading.Timer(0.05, setattr, (every[0], "done", True))
     timer.start()
-    mine.launched([every[3]])
-    assert every[0].done and len(mine._queue) == 3 and mine._held == 24
+    mine.note_launch([every[3]])
+    assert every[0].done and len(mine._queue) == 3 and mine._held_bytes == 24
     presence.lost = (1,)
     with pytest.raises(ProcessLostError, match="launch"):
-        mine.launched([every[4]])
+        mine.note_launch([every[4]])
     for x in every:
         x.done = True
-    mine.launched([every[5]])
-    assert not mine._queue and not mine._held
+    mine.note_launch([every[5]])
+    assert not mine._queue and not mine._held_bytes

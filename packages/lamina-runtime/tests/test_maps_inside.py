@@ -173,7 +173,7 @@ def test_three_and_five():
     on_three, on_five = pmap(lambda x: x)(a), pmap(lambda x: x)(b)
     out = jit(lambda a, b: (pmap(row, axis_name="i")(a), pmap(row, axis_name="i")(b)))(on_three, on_five)
     np.testing.assert_allclose(out[0], host(a), rtol=1e-5)
-    with pytest.raises(ValueError, match="effects of the others' work"):
+    with pytest.raises(ValueError, match="effects would also happen on the others"):
         jit(lambda a, x: (pmap(lambda r: debug.print("{}", r), axis_name="i")(a), f(x)))(a, X)
 
 

@@ -32,19 +32,19 @@ def test_groups_are_the_slow_part(monkeypatch):
     np.testing.assert_array_equal(ids(create_hybrid_device_mesh((2, 2), (2, 1), made)), [[4, 5], [6, 7], [0, 1], [2, 3]])
     np.testing.assert_array_equal(ids(create_hybrid_device_mesh((2, 2), (1, 2), made, should_sort_granules_by_key=False)),
                                   [[0, 1, 4, 5], [2, 3, 6, 7]])
-    with pytest.raises(ValueError, match="of 2 devices; group 0 has 4"):
+    with pytest.raises(ValueError, match="needs 2 devices; group 0 has 4"):
         create_hybrid_device_mesh((2, 1), (2, 1), made)
 
 
 @pytest.mark.parametrize("call, error, words", [
-    (lambda: create_device_mesh((3, 2)), ValueError, r"create_device_mesh: mesh_shape: \(3, 2\) is of 6 devices; there are 8"),
+    (lambda: create_device_mesh((3, 2)), ValueError, r"create_device_mesh: mesh_shape: \(3, 2\) needs 6 devices; there are 8"),
     (lambda: create_device_mesh((4, -2)), ValueError, "whole numbers from 1"),
     (lambda: create_device_mesh((2.0,)), ValueError, "whole numbers from 1"),
     (lambda: create_device_mesh((2,), [ALL[0], 3]), TypeError, "must be a device"),
-    (lambda: create_hybrid_device_mesh((4, 2), (1,)), ValueError, "equally long"),
-    (lambda: create_hybrid_device_mesh((2, 2), (2, 1)), ValueError, r"\(2, 1\) is of 2 groups; the devices are of 1"),
-    (lambda: make_mesh((4, 4), ("x", "y")), ValueError, "is of 16 devices; there are 8"),
-    (lambda: make_mesh((2,), ("x",), devices=ALL), ValueError, "is of 2 devices; devices are 8"),
+    (lambda: create_hybrid_device_mesh((4, 2), (1,)), ValueError, "must have the same length"),
+    (lambda: create_hybrid_device_mesh((2, 2), (2, 1)), ValueError, r"\(2, 1\) needs 2 groups; the devices have 1"),
+    (lambda: make_mesh((4, 4), ("x", "y")), ValueError, "needs 16 devices; there are 8"),
+    (lambda: make_mesh((2,), ("x",), devices=ALL), ValueError, "needs 2 devices; devices has 8"),
     (lambda: make_mesh((4, 2), ("x",)), ValueError, "a name for each axis"),
 ])
 def test_what_is_refused(call, error, words):

@@ -48,7 +48,7 @@ def test_it_is_jit():
 def test_what_is_refused():
     with pytest.raises(NotImplementedError, match="does not search for shardings"):
         AUTO(MESH)
-    with pytest.raises(ValueError, match="give in_shardings or in_axis_resources"):
+    with pytest.raises(ValueError, match="give in_shardings or its former name in_axis_resources"):
         pjit(product, in_shardings=P(), in_axis_resources=P())
     with pytest.raises(ValueError, match="jit of `product`: in_shardings for a: .*no mesh is in scope"):
         pjit(product, in_shardings=(P("x"), None))(X, X)

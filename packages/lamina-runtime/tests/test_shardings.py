@@ -63,7 +63,7 @@ def test_a_constraint_decides_where_the_parts_of_a_partitioned_program_lie():
     alone = jit(lambda v: lax.with_sharding_constraint(v, x.sharding))(np.asarray(x))
     np.testing.assert_array_equal(alone, x)
     assert alone.sharding == x.sharding and alone.committed
-    with pytest.raises(ValueError, match="sharding must be of arrays with 1 axes"):
+    with pytest.raises(ValueError, match="sharding must be for arrays with 1 axes"):
         lax.with_sharding_constraint(x[0], x.sharding)
     with pytest.raises(TypeError, match="expected shardings.*got int"):
         lax.with_sharding_constraint(x, 3)
@@ -126,7 +126,7 @@ def test_constraints_name_one_set_of_devices():
     four, row = device_put(x, FOUR), jit(lambda v: told(v, ROWS))
     for call, by in ((lambda: row(four), "arguments are committed to"),
                      (lambda: told(four, ROWS), "arguments are committed to"),
-                     (lambda: jit(lambda v: told(v, ROWS), device=ALL[1])(x), "device= and backend= say"),
+                     (lambda: jit(lambda v: told(v, ROWS), device=ALL[1])(x), "device= and backend= name"),
                      (lambda: jit(lambda v: told(v, ROWS), in_shardings=FOUR)(x), "in_shardings and out_shardings name"),
                      (lambda: jit(lambda v: told(pmap(lax.neg)(v), FOUR))(x), "the maps inside run on")):
         with pytest.raises(ValueError, match=rf"with_sharding_constraint names \[cpu:0, .*\].*; {by} \[cpu"):

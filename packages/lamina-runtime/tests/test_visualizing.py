@@ -75,7 +75,7 @@ def test_rows_of_pmap(capsys):
 def test_what_is_refused():
     with pytest.raises(TypeError, match="expected an array on devices; got ndarray"):
         visualize(np.zeros(3))
-    with pytest.raises(TypeError, match="Inside of jit"):
+    with pytest.raises(TypeError, match="Inside jit"):
         jit(lambda x: visualize_array_sharding(x))(1.0)
     with pytest.raises(TypeError, match="expected a sharding.*got PartitionSpec"):
         visualize_sharding((4,), P("x"))

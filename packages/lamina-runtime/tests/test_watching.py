@@ -36,7 +36,7 @@ def test_layouts_of_compiled_programs():
 def test_profiles_of_memory_and_a_server(tmp_path):
     profiler.save_device_memory_profile(tmp_path / "memory.prof")
     assert (tmp_path / "memory.prof").read_bytes()[:2] == b"\x1f\x8b"
-    with pytest.raises(ValueError, match="no server"):
+    with pytest.raises(ValueError, match="server is not running"):
         profiler.stop_server()
 
 

@@ -41,7 +41,7 @@ def test_stopping_and_going_on_without_a_terminal(capsys, monkeypatch):
         caller(np.float32(1), "q\n")
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     debug.breakpoint()
-    assert "no terminal, so the program goes on" in capsys.readouterr().out
+    assert "not a terminal, so the program continues" in capsys.readouterr().out
     with pytest.raises(ValueError, match="no debugger 'web'"):
         debug.breakpoint(backend="web")
 

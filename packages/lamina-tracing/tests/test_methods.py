@@ -120,18 +120,18 @@ def test_it_goes_with_the_object():
     jit(m.step)(X)
     assert methods.stand_in(m.step) is methods.stand_in(m.step)
     key, reference = (id(m), Model.step), weakref.ref(m)
-    assert key in methods._known
+    assert key in methods._latest
     del m
     gc.collect()
-    assert reference() is None and key not in methods._known
+    assert reference() is None and key not in methods._latest
 
 
 def test_their_number_is_bounded(monkeypatch):
-    monkeypatch.setattr(methods, "_MOST", 4)
+    monkeypatch.setattr(methods, "_MAX_KEYS", 4)
     kept = [Model(scale=float(k)) for k in range(10)]
     for m in kept:
         jit(m.step)(X)
-    assert len(methods._known) <= 4
+    assert len(methods._latest) <= 4
 
 
 def test_loops_over_methods_are_staged_once():

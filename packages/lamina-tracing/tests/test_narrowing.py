@@ -9,7 +9,7 @@ from lamina_ir import aval_of
 from lamina_tracing import enable_x64, eval_shape, jit, lax, make_jaxpr, slots
 from lamina_tracing.narrowing import forget_told, tell_of_narrowing
 
-WORDS = "computed with in 32 bits, as {}.*enable_x64.*astype.*said once"
+WORDS = "computed with in 32 bits, as {}.*enable_x64.*astype.*shown once"
 
 
 @pytest.fixture(autouse=True)

@@ -63,7 +63,7 @@ def test_callables_follow_another_dispatcher_and_back(slot):
 @pytest.mark.parametrize("name, value, words", [
     ("evaluator", object(), "set_evaluator: expected an object with the methods primitive, program, array; object has no"),
     ("dispatcher", None, "NoneType has no jit, pmap"), ("basis_map", 3, "set_basis_map: expected a function or None; got int"),
-    ("operators", {}, r"slots.operators.install\(...\)")])
+    ("operators", {}, r"operators.install\(...\)")])
 def test_what_does_not_fit_a_slot_is_refused(slot, name, value, words):
     before = getattr(slots, name)
     with pytest.raises(TypeError, match=words):

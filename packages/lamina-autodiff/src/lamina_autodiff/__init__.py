@@ -1,9 +1,9 @@
-"""Differentiation: forward, linearized and reverse, from one set of rule tables. No backend needed."""
+"""Automatic differentiation: forward mode, linearization and reverse mode from one set of rules. Needs no backend."""
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from lamina_ir.layers import fill as _fill
 
-from . import _version  # noqa: F401  first: it says which versions of neighbours fit
+from . import _version  # noqa: F401  first: it checks the versions of the dependencies
 
 if _TYPE_CHECKING:
     from .stock import *

@@ -1,4 +1,4 @@
-"""Checks of what users pass to the derivative functions, and the errors that name it."""
+"""Validate the arguments of the derivative functions; errors name the argument."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,17 +14,17 @@ __all__ = ["as_weak_as", "check_function", "check_input", "check_output_dtype", 
            "chosen_arguments", "cotangent_leaves", "float0_zeros", "leaf_types", "number_like", "outside_of_map",
            "tangent_leaves", "zeros_of"]
 
-_reads_arguments = True  # what is asked for its type here is data of a user's: NumPy's of 64 bits is told of
+_reads_arguments = True  # `typeof` is called on user data here: warn if it narrows 64-bit NumPy data
 
 
 def check_function(call: str, fun: Any) -> None:
-    """TypeError when `fun` cannot be called."""
+    """Raise TypeError if `fun` is not callable."""
     if not callable(fun):
         raise TypeError(f"{call}: expected a function; got {type(fun).__name__}: {fun!r:.60}")
 
 
 def chosen_arguments(call: str, fun: Callable[..., Any], argnums: Any, args: Sequence[Any]) -> tuple[int, ...]:
-    """The positions to differentiate, counted from the front."""
+    """Return the positions to differentiate, as nonnegative ints."""
     if isinstance(argnums, (list, tuple, range)):
         nums = tuple(argnums)
     else:
@@ -47,6 +47,7 @@ def chosen_arguments(call: str, fun: Callable[..., Any], argnums: Any, args: Seq
 
 
 def leaf_types(call: str, fun: Callable[..., Any], flat: Sequence[Any], tree: Any) -> list[ShapedArray]:
+    """Return the avals of the argument leaves; raise TypeError if a leaf is not an array or a number."""
     found = []
     for i, x in enumerate(flat):
         try:
@@ -58,7 +59,7 @@ def leaf_types(call: str, fun: Callable[..., Any], flat: Sequence[Any], tree: An
 
 
 def check_input(call: str, fun: Callable[..., Any], aval: ShapedArray, holomorphic: bool, allow_int: bool) -> None:
-    """TypeError when an argument of this type cannot be differentiated as asked."""
+    """Raise TypeError if an argument of this type cannot be differentiated with these options."""
     name = function_name(fun)
     if holomorphic:
         if not dtypes.is_complex(aval.dtype):
@@ -72,7 +73,7 @@ def check_input(call: str, fun: Callable[..., Any], aval: ShapedArray, holomorph
 
 
 def check_scalar_output(call: str, fun: Callable[..., Any], flat: Sequence[Any], tree: Any, holomorphic: bool) -> None:
-    """TypeError unless the function returned one scalar of a dtype that can be differentiated."""
+    """Raise TypeError unless the function returned one scalar of a differentiable dtype."""
     name = function_name(fun)
     if tree.num_leaves != 1 or not trees.treedef_is_leaf(tree):
         raise TypeError(f"{call}: needs a scalar output; `{name}` returned a tree of {len(flat)} arrays {tree}. Return one "
@@ -84,6 +85,7 @@ def check_scalar_output(call: str, fun: Callable[..., Any], flat: Sequence[Any],
 
 
 def check_output_dtype(call: str, fun: Callable[..., Any], aval: ShapedArray, holomorphic: bool) -> None:
+    """Raise TypeError unless the output is real, or complex with `holomorphic=True`."""
     name = function_name(fun)
     if holomorphic:
         if not dtypes.is_complex(aval.dtype):
@@ -96,7 +98,7 @@ def check_output_dtype(call: str, fun: Callable[..., Any], aval: ShapedArray, ho
 
 
 def tangent_leaves(call: str, primals: Sequence[Any], tangents: Sequence[Any], paths: Callable[[int], str]) -> list[Any]:
-    """Flat tangents with None for those of integers, checked against the primals, or their types."""
+    """Check flat tangents against the primals or their avals; return them with None for integers."""
     found: list[Any] = []
     for i, (p, t) in enumerate(zip(primals, tangents)):
         a = p if isinstance(p, ShapedArray) else typeof(p)
@@ -122,8 +124,10 @@ def tangent_leaves(call: str, primals: Sequence[Any], tangents: Sequence[Any], p
 
 
 def cotangent_leaves(call: str, outs: Sequence[Any], cts: Sequence[Any], integers: bool = False) -> list[Any]:
-    """Flat cotangents, checked against the results' types; None for integers', unless they count as numbers to which
-    a linear function is applied."""
+    """Check flat cotangents against the avals of the results; return them with None for integer results.
+
+    With `integers=True`, integer cotangents are kept: `linear_transpose` also transposes linear maps of integers.
+    """
     found: list[Any] = []
     for i, (o, ct) in enumerate(zip(outs, cts)):
         want = o.dtype if integers else dtypes.tangent_dtype(o.dtype)
@@ -140,14 +144,14 @@ def cotangent_leaves(call: str, outs: Sequence[Any], cts: Sequence[Any], integer
                 raise DTypeError(f"{call}: cotangent {i} must have the dtype of the output, {o.long()}; got {b.long()}. "
                                  "Convert it with astype")
             ct = lax.convert_element_type(ct, want)
-        elif b.weak_type and not hasattr(ct, "shape"):  # a Python number; rows may ask for its shape
+        elif b.weak_type and not hasattr(ct, "shape"):  # a Python number; rules may read its shape
             ct = number_like(ct, o)
         found.append(ct)
     return found
 
 
 def number_like(value: Any, aval: ShapedArray) -> Any:
-    """A rank-0 array of the dtype and weakness of `aval`; rows may ask it for its shape, unlike a Python number."""
+    """Return `value` as a rank-0 array of the dtype and weak type of `aval`; rules may read its shape."""
     if not aval.weak_type:
         return scalar(value, aval.dtype)
     host = np.asarray(value, aval.dtype)
@@ -155,19 +159,19 @@ def number_like(value: Any, aval: ShapedArray) -> Any:
 
 
 def as_weak_as(x: Any, aval: ShapedArray) -> Any:
-    """`x`, weak if `aval` is: derivatives of Python numbers give way in promotion as the numbers do."""
+    """Make `x` weakly typed if `aval` is, so that derivatives of Python numbers promote like Python numbers."""
     if aval.weak_type and not typeof(x).weak_type:
         return bind(prims.convert_element_type_p, x, new_dtype=aval.dtype, weak_type=True)
     return x
 
 
 def float0_zeros(aval: ShapedArray) -> np.ndarray:
-    """The derivative of an integer."""
+    """Return the tangent or cotangent of an integer: zeros of dtype float0."""
     return np.zeros(aval.shape, dtypes.float0)
 
 
 def zeros_of(aval: ShapedArray) -> Any:
-    """Zero of the tangent type of `aval`, as an array."""
+    """Return an array of zeros of the tangent type of `aval`."""
     if not dtypes.is_inexact(aval.dtype):
         return float0_zeros(aval)
     if not aval.shape and now.trace is EVALUATION:
@@ -176,13 +180,14 @@ def zeros_of(aval: ShapedArray) -> Any:
 
 
 def outside_of_map(axes: Iterable[Any], name: str | None = None) -> UnboundAxisError | None:
-    """The error of a backward rule that runs outside of the map of some `axes`; None where all are bound."""
+    """Return an error if a backward rule runs outside the map of one of the `axes`; None if all are bound."""
     bound = [f.name for f in now.axes]
-    gone = [axis for axis in axes if axis not in bound]
-    if not gone:
+    unbound = [axis for axis in axes if axis not in bound]
+    if not unbound:
         return None
     rule = "the backward rule of a custom_vjp" if name is None else f"custom_vjp of `{name}`: its backward rule"
     return UnboundAxisError(
-        f"{rule} has collectives over {', '.join(map(repr, gone))}, but no argument of the call is mapped by that vmap, so the "
-        "call and its rule are outside of it and run once, not for each member. Map an argument (broadcast it, and give it an "
-        "axis in in_axes), differentiate inside of the mapped function, or use pmap, whose members all run the rule")
+        f"{rule} has collectives over {', '.join(map(repr, unbound))}, but no argument of the call is mapped by that "
+        "vmap, so the call and its rule are outside of it and run once, not for each member. Map an argument (broadcast it, "
+        "and give it an axis in in_axes), differentiate inside of the mapped function, or use pmap, whose members all run "
+        "the rule")

@@ -1,4 +1,4 @@
-"""`closure_convert`: values a function closes over, made into arguments."""
+"""`closure_convert`: turn the values that a function closes over into arguments."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -13,15 +13,14 @@ __all__ = ["closure_convert"]
 
 
 def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callable[..., Any], list[Any]]:
-    """A function without closure, and the values it closed over.
+    """Convert a function with a closure into one without, and return the values it closed over.
 
     Args:
       fun: a pure function of arrays and trees of them.
-      example_args: arguments (or anything with shape and dtype) of the types it will be called with.
+      example_args: arguments (or objects with shape and dtype) of the types of later calls.
     Returns:
       (`converted`, `values`): `converted(*args, *values)` is `fun(*args)` for arguments of those types. `values` holds
-      what is traced or real or complex among the values `fun` meets outside its arguments; integers that are known stay
-      inside.
+      the closed-over values that are traced, or have a float or complex dtype. Known integers stay constants.
 
     >>> from lamina_autodiff import grad
     >>> def area(r):
@@ -43,13 +42,13 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
 
     closed, values = stage(run, avals)
     jaxpr = closed.jaxpr
-    # Traced values are arguments of the program already, in front. Known ones that can have a derivative become some, behind:
-    # a custom rule that takes them can give them one.
+    # `stage` makes traced values the leading arguments of the program. Known values that can have a derivative become
+    # trailing arguments, so that a custom rule can return their cotangents.
     moved = [(v, c) for v, c in zip(jaxpr.constvars, closed.consts) if dtypes.is_inexact(typeof(c).dtype)]
-    kept = [(v, c) for v, c in zip(jaxpr.constvars, closed.consts) if not dtypes.is_inexact(typeof(c).dtype)]
+    constants = [(v, c) for v, c in zip(jaxpr.constvars, closed.consts) if not dtypes.is_inexact(typeof(c).dtype)]
     n = len(values)
-    program = ClosedJaxpr(Jaxpr([v for v, _ in kept], [*jaxpr.invars[n:], *jaxpr.invars[:n], *[v for v, _ in moved]],
-                                jaxpr.eqns, jaxpr.outvars, jaxpr.axis_names, jaxpr.effectful), [c for _, c in kept])
+    program = ClosedJaxpr(Jaxpr([v for v, _ in constants], [*jaxpr.invars[n:], *jaxpr.invars[:n], *[v for v, _ in moved]],
+                                jaxpr.eqns, jaxpr.outvars, jaxpr.axis_names, jaxpr.effectful), [c for _, c in constants])
     values = [*values, *[c for _, c in moved]]
     n_values = len(values)
 

@@ -1,13 +1,15 @@
-"""Values that are the same on all members of a mapped axis count once: in derivatives from outside of its map, and inside with
-`config.replicated_counts_once`.
+"""Cotangents of values that are replicated over a mapped axis and count once.
 
-Then a variable whose type does not differ over an axis is one value, and an operation that uses it beside values that do differ
-takes it to each member first. That is linear, so transposed it is a sum over the members; it is written nowhere, and so the sum
-is made here, of the cotangents that reach a variable: over the axes over which the operation works and the variable does not
-differ. A cotangent that does not differ either stands for equal ones, one per member. See docs/collectives.md.
+A replicated value (one that does not vary over the axis) counts once in derivatives taken outside the map, and inside
+with `config.replicated_counts_once`. An operation that combines it with a varying value first broadcasts it to the
+members of the axis. The broadcast is implicit: no equation records it. It is linear, and its transpose is a sum over
+the members. So this module inserts the sum (`psum`) for each cotangent of a replicated variable, over the axes over
+which the operation works and the variable does not vary. A replicated cotangent means equal cotangents, one per member:
+its sum is a multiplication by the axis size. See docs/collectives.md.
 
-Those of several uses are added first, and summed over members when the variable's own row is reached: one sum for all uses. A
-loop goes on so: what its turns give for an operand that is held is added up as it is, and summed behind the loop.
+The cotangents of several uses are added first and reduced once, when the equation that binds the variable is
+transposed. Loops do the same: the cotangent of a loop constant is accumulated unreduced over the iterations and reduced
+after the loop.
 """
 from __future__ import annotations
 
@@ -25,28 +27,29 @@ __all__ = ["by_members", "counted_axes", "from_outside", "gathered", "named_axes
            "whole"]
 
 Axes = frozenset[Any]
-_NONE: Axes = frozenset()
+_NO_AXES: Axes = frozenset()
 
 
 def counted_axes() -> Axes:
-    """The names of the mapped axes in scope over which values that do not differ count once."""
+    """Return the names of the mapped axes in scope over which a replicated value counts once."""
     if not now.axes or not config.replicated_counts_once.value:
-        return _NONE
+        return _NO_AXES
     return frozenset([f.name for f in now.axes if counts_once(f.name)])
 
 
 def named_axes() -> Axes:
-    """The names of all mapped axes in scope that have one."""
+    """Return the names of all named axes in scope."""
     return frozenset([f.name for f in now.axes if type(f.name) is not UnnamedAxis])
 
 
 @contextlib.contextmanager
 def from_outside(axes: Sequence[tuple[Hashable, int]], body: ClosedJaxpr) -> Iterator[None]:
-    """A block in which derivatives of a map's program are made: its axes are in scope, and over these one value counts once.
+    """Context for deriving the program of a map: its axes are in scope, and replicated values count once over them.
 
     Args:
       axes: (name, size) of each axis that the map binds, outermost first.
-      body: its program. An axis whose name is bound again in it is left out: inside, types do not tell the two apart.
+      body: the program of the map. An axis whose name is bound again inside is left out, because types cannot
+        distinguish two axes of one name.
 
     >>> from lamina_ir import parse
     >>> with from_outside((("i", 4),), parse("{ lambda ; a:f32[]{i}. let in (a,) }")):
@@ -56,15 +59,15 @@ def from_outside(axes: Sequence[tuple[Hashable, int]], body: ClosedJaxpr) -> Ite
     found = config.replicated_counts_once.value
     if found is not True:
         mine = frozenset([name for name, _ in axes if type(name) is not UnnamedAxis])
-        found = ((found or _NONE) - mine | mine - body.memo("binds", lambda: _bound_in(body))) or False
+        found = ((found or _NO_AXES) - mine | mine - body.memo("binds", lambda: _bound_in(body))) or False
     with config.replicated_counts_once(found), bound_axes(*[AxisFrame(name, size) for name, size in axes]):
         yield
 
 
 def _bound_in(body: ClosedJaxpr) -> Axes:
-    """The axes that maps within a program bind."""
-    found = _NONE
-    todo, seen = [body], {body}  # programs that are called twice are looked through once
+    """Return the names of the axes that maps inside a program bind."""
+    found = _NO_AXES
+    todo, seen = [body], {body}  # `seen`: a program that is called several times is visited once
     for program in todo:
         for e in program.jaxpr.eqns:
             if e.primitive.subprograms:
@@ -77,7 +80,7 @@ def _bound_in(body: ClosedJaxpr) -> Axes:
 
 
 def by_members(fun: Callable[..., Any], *args: Any) -> Any:
-    """A rule of `custom_vjp` is written for one member, and what it differentiates is that member's: the default reading."""
+    """Call a `custom_vjp` rule with `replicated_counts_once` off: rules are written for one member."""
     if not counted_axes():
         return fun(*args)
     with config.replicated_counts_once(False):
@@ -85,9 +88,11 @@ def by_members(fun: Callable[..., Any], *args: Any) -> Any:
 
 
 def narrowed(t: Any, over: Axes) -> Any:
-    """The tangent of a result that is one value over all but these axes, from its members' equal ones: their mean, so that each
-    of them gets an equal part of the cotangent. From outside each member keeps its own; where there is to be one, the map says
-    which is taken."""
+    """Return the mean of a tangent over the axes that are not in `over`, over which its primal is replicated.
+
+    The members' tangents are equal, so the mean is the tangent itself; transposed, each member gets an equal share of
+    the cotangent. Nothing changes for derivatives taken outside the map: there the map's transpose chooses a member.
+    """
     names = tuple(sorted(typeof(t).over - over, key=repr))
     if not names or config.replicated_counts_once.value is not True:
         return t
@@ -95,55 +100,62 @@ def narrowed(t: Any, over: Axes) -> Any:
     return lax.mul(total, scalar(1 / math.prod([lax.axis_size((name,)) for name in names]), typeof(t).dtype))
 
 
-def gathered(parts: dict[Axes, Any] | None, ct: Any, wide: Axes, over: Axes, counted: Axes) -> dict[Axes, Any]:
-    """The cotangents of a variable so far and another one: by the axes over which they are still to be summed, their sums.
+def gathered(parts: dict[Axes, Any] | None, ct: Any, wide: Axes, over: Axes, count_once: Axes) -> dict[Axes, Any]:
+    """Add a cotangent to those accumulated for a variable; return {axes still to be reduced: sum of the cotangents}.
 
     Args:
-      parts: those so far, which are changed.
-      ct: of a copy of it on the members of axes `wide`.
-      over: the axes over which the variable differs.
-      counted: those over which one value counts once.
+      parts: the cotangents so far, or None; modified in place.
+      ct: cotangent of the variable as used by an operation over the axes `wide`.
+      wide: the axes over which the operation works.
+      over: the axes over which the variable varies.
+      count_once: the axes over which a replicated value counts once.
     """
     aval = typeof(ct)
-    missing = _NONE if aval.dtype == dtypes.float0 else counted & (wide | aval.over) - over
-    ct, names = _alike(ct, missing - aval.over), missing & aval.over
+    missing = _NO_AXES if aval.dtype == dtypes.float0 else count_once & (wide | aval.over) - over
+    ct, names = _sum_equal(ct, missing - aval.over), missing & aval.over
     if parts is None:
         return {names: ct}
     parts[names] = bind(prims.add_p, parts[names], ct) if names in parts else ct
     return parts
 
 
-def _alike(ct: Any, names: Axes) -> Any:
-    """The sum of the members' cotangents, which are equal over these axes."""
+def _sum_equal(ct: Any, names: Axes) -> Any:
+    """Return the sum of cotangents that are equal on all members of these axes: a multiplication by their number."""
     n = math.prod([lax.axis_size((name,)) for name in names])
     return ct if n == 1 else lax.mul(ct, scalar(n, typeof(ct).dtype))
 
 
 def still_open(cts: Sequence[Any], avals: Sequence[Any], overs: Sequence[Axes]) -> list[Any]:
-    """Cotangents that a transposed program has left to be summed over the axes over which its own results differ, `avals`, and
-    their variables, `overs`, do not. Given cotangents that differ over less its results may be equal: those are summed here."""
-    counted = counted_axes()
-    return [_alike(ct, counted & a.over - over - typeof(ct).over) if counted else ct for ct, a, over in zip(cts, avals, overs)]
+    """Scale the unreduced cotangents that a transposed program returns, where they turned out to be replicated.
+
+    A transposed program may leave sums to its caller: over the axes over which its results vary (`avals`) and its
+    variables do not (`overs`). If its input cotangents vary over fewer axes, some results are replicated over such an
+    axis. Their sum over that axis is a multiplication, which is done here.
+    """
+    count_once = counted_axes()
+    if not count_once:
+        return list(cts)
+    return [_sum_equal(ct, count_once & a.over - over - typeof(ct).over) for ct, a, over in zip(cts, avals, overs)]
 
 
-def whole(parts: dict[Axes, Any] | None, open: bool = False) -> Any:
-    """The cotangent of a variable, from those gathered. One that is `open` may be left to be summed, as its type says."""
+def whole(parts: dict[Axes, Any] | None, allow_unreduced: bool = False) -> Any:
+    """Reduce accumulated cotangents to the cotangent of a variable; `allow_unreduced` lets it keep its varying axes."""
     if parts is None:
         return None
     total = None
     for names, ct in parts.items():
-        if names and not (open and len(parts) == 1):
+        if names and not (allow_unreduced and len(parts) == 1):
             ct, = bind(prims.psum_p, ct, axes=tuple(sorted(names, key=repr)), axis_index_groups=None)
         total = ct if total is None else bind(prims.add_p, total, ct)
     return total
 
 
 def reach(prim: Primitive, args: Sequence[Any], params: dict[str, Any], out: Any) -> Sequence[Axes]:
-    """For each operand of an op, the axes over which the op works that its transpose leaves to be summed."""
+    """Return for each operand the axes over which the equation works and its transpose leaves the sum to the caller."""
     overs = [(a.aval if isinstance(a, Tracer) else typeof(a)).over for a in args]
     flow = prim.flow
-    if flow is not None and flow.operands:  # within its programs it has been done
+    if flow is not None and flow.operands:  # the transposed subprograms have reduced over their inner axes
         w = Wired(prim, params, len(args))
         return overs if flow.binds else [w.type_inside(i).over for i in range(len(args))]
     results = out if prim.multiple else (out,)
-    return [_NONE.union(*overs, *[o.aval.over for o in results], axis_names_of(prim, params))] * len(args)
+    return [_NO_AXES.union(*overs, *[o.aval.over for o in results], axis_names_of(prim, params))] * len(args)

@@ -1,4 +1,4 @@
-"""What `custom_jvp` and `custom_vjp` share: a function with rules, and one call of it on flat arguments."""
+"""Shared base of `custom_jvp` and `custom_vjp`: a function with rules, and one call of it on flat arguments."""
 from __future__ import annotations
 
 import functools
@@ -19,7 +19,7 @@ _MOST_PROGRAMS = 512
 
 
 class RuledFunction(Generic[P, R]):
-    """A function that has rules once `ready`; calls that nothing differentiates run the function itself."""
+    """A function with derivative rules, usable once `ready`; calls that are not differentiated run `fun`."""
 
     kind: ClassVar[str]
     setters: ClassVar[str]
@@ -36,13 +36,13 @@ class RuledFunction(Generic[P, R]):
         functools.update_wrapper(self, fun, updated=())
 
     def _set(self, symbolic_zeros: bool) -> None:
-        """The rules have been set."""
+        """Mark the rules as set and drop programs of earlier rules."""
         self.symbolic_zeros = symbolic_zeros
         self.ready = True
         self._programs.clear()
 
     def _check_static(self, static: Sequence[Any]) -> None:
-        """Raise where the arguments that are not differentiated cannot be what they are."""
+        """Raise TypeError if a non-differentiated argument is not allowed; subclasses override it."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if now.depth == 0 and now.trace is EVALUATION and self.ready:
@@ -60,11 +60,11 @@ class RuledFunction(Generic[P, R]):
 
 
 class RuledCall(CustomCall):
-    """One call, on flat arguments. A subclass stages its rules in `_stage`: (values closed over, params, result tree)."""
+    """One call, on flat arguments. Subclasses stage rules in `_stage`: (values closed over, params, result tree)."""
 
     prim: ClassVar[Primitive]
-    rule_name: ClassVar[str]  # attribute of the function, and how messages call it
-    rule_words: ClassVar[str]
+    rule_name: ClassVar[str]  # attribute of the function that holds the rule
+    rule_description: ClassVar[str]  # name of the rule in error messages
 
     def __init__(self, f: Any, tree: Any, static: tuple[Any, ...]) -> None:
         self.f, self.tree, self.static = f, tree, static
@@ -77,12 +77,12 @@ class RuledCall(CustomCall):
 
     @property
     def where(self) -> str:
-        """The rule that computes results, for messages."""
+        """The rule that computes the results, as error messages name it."""
         f = self.f
-        return f"{f.kind} of `{f.arguments.name}`: its {self.rule_words} `{function_name(getattr(f, self.rule_name))}`"
+        return f"{f.kind} of `{f.arguments.name}`: its {self.rule_description} `{function_name(getattr(f, self.rule_name))}`"
 
     def pair(self, got: Any, second: str) -> tuple[list[Any], Any]:
-        """(flat results, the other value) of what the rule returned."""
+        """Check that the rule returned a pair; return (flat results, second value)."""
         if not isinstance(got, (tuple, list)) or len(got) != 2:
             raise TypeError(f"{self.where} must return a pair (output, {second}); got {type(got).__name__}"
                             + (f" of {len(got)}" if isinstance(got, (tuple, list)) else ""))
@@ -94,7 +94,7 @@ class RuledCall(CustomCall):
         return outs, got[1]
 
     def check_outputs(self, outs: Sequence[Any], wanted: Sequence[ShapedArray]) -> None:
-        """TypeError unless the rule's output is of the types the function returns."""
+        """Raise TypeError unless the rule's output has the types that the function returns."""
         for i, (o, a) in enumerate(zip(outs, wanted)):
             got = typeof(o)
             if not got.same_type(a):
@@ -102,6 +102,7 @@ class RuledCall(CustomCall):
                                 f"`{self.f.arguments.name}` does; got {got.long()}")
 
     def staged(self, avals: Sequence[ShapedArray]) -> Any:
+        """Return (primitive, values closed over, params); programs are cached if they close over no traced values."""
         f = self.f
         try:
             key: Any = (tuple(avals), self.tree, self.static, tuple([(a.name, a.size) for a in now.axes]), config.cache_key())
@@ -109,7 +110,7 @@ class RuledCall(CustomCall):
         except TypeError:  # a static argument that is not hashable
             key = known = None
         if known is None:
-            others = config.generation.elsewhere()
+            others = config.generation.elsewhere()  # settings may change while the rules run
             known = self._stage(avals)
             if key is not None and not known[0] and config.unchanged(key[-1], others):
                 if len(f._programs) >= _MOST_PROGRAMS:
@@ -123,6 +124,7 @@ class RuledCall(CustomCall):
 
 
 def refuse_late_closures(call: str, name: str, found: Sequence[Any]) -> None:
+    """Raise TypeError if a rule that was staged after its call closes over traced values."""
     if found:
         raise TypeError(f"{call} of `{name}`: a rule closes over a traced value, {found[0].aval.long()}, in a way that could "
                         "not be seen when the call was staged; pass the value as an argument")

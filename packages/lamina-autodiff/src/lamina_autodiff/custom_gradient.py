@@ -1,4 +1,4 @@
-"""`custom_gradient`: a function that gives its value together with its own pullback."""
+"""`custom_gradient`: a function that returns its value together with its own pullback."""
 from __future__ import annotations
 
 import functools
@@ -15,23 +15,23 @@ from .custom_vjp import custom_vjp
 __all__ = ["custom_gradient"]
 
 
-class _Held:
-    """A converted vjp function and the values it needs: a residual."""
+class _Residual:
+    """Residual: a closure-converted vjp function and the values it closed over."""
 
     def __init__(self, rule: Any, values: list[Any], count: int) -> None:
         self.rule, self.values, self.count = rule, values, count
 
 
-trees.register_pytree_node(_Held, lambda h: (tuple(h.values), (h.rule, h.count)),
-                           lambda aux, values: _Held(aux[0], list(values), aux[1]))
+trees.register_pytree_node(_Residual, lambda h: (tuple(h.values), (h.rule, h.count)),
+                           lambda aux, values: _Residual(aux[0], list(values), aux[1]))
 
 
 def custom_gradient(fun: Callable[..., Any]) -> Any:
-    """A function that gives its value together with its own pullback.
+    """Make a differentiable function from one that returns its value together with its pullback.
 
     Args:
-      fun: `fun(*args) -> (output, vjp)`, where `vjp(cotangent of the output)` gives the cotangents of the arguments: one
-        value for one argument, else a tuple.
+      fun: `fun(*args) -> (output, vjp)`, where `vjp(cotangent of the output)` returns the cotangents of the arguments:
+        one value for one argument, else a tuple.
     Returns:
       A function of the same arguments that returns `output`. Forward mode and higher orders work as for `custom_vjp`.
 
@@ -50,12 +50,12 @@ def custom_gradient(fun: Callable[..., Any]) -> Any:
             raise TypeError(f"custom_gradient: `{function_name(fun)}` must return a pair (output, vjp function)")
         out, rule = pair
         like = trees.tree_map(lambda o: zeros_of(typeof(o)), out)
-        converted, held = closure_convert(rule, like)
-        return out, _Held(converted, held, len(args))
+        converted, values = closure_convert(rule, like)
+        return out, _Residual(converted, values, len(args))
 
-    def bwd(held: _Held, ct: Any) -> Any:
-        back = held.rule(ct, *held.values)
-        return (back,) if held.count == 1 and not (isinstance(back, tuple) and len(back) == 1) else tuple(back)
+    def bwd(residual: _Residual, ct: Any) -> Any:
+        back = residual.rule(ct, *residual.values)
+        return (back,) if residual.count == 1 and not (isinstance(back, tuple) and len(back) == 1) else tuple(back)
 
     wrapped = custom_vjp(value)
     wrapped.defvjp(fwd, bwd)

@@ -1,4 +1,4 @@
-"""`custom_jvp`: a function with a forward derivative of its own."""
+"""`custom_jvp`: a function with a user-defined JVP rule."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -17,14 +17,14 @@ __all__ = ["custom_jvp"]
 
 
 class custom_jvp(RuledFunction[P, R]):
-    """A function whose derivative is given by a rule; calls that nothing differentiates run the function itself.
+    """A function with a user-defined JVP rule; calls that are not differentiated run the function itself.
 
     Args:
       fun: function of arrays and trees of them.
       nondiff_argnums: positions of arguments that are not differentiated (functions, options); rules get them first.
-      nondiff_argnames: their names.
+      nondiff_argnames: names of such arguments.
 
-    Derivative: `defjvp` or `defjvps` set it; reverse mode transposes it, so it must be linear in the tangents.
+    Derivative: set by `defjvp` or `defjvps`. Reverse mode transposes the rule, so it must be linear in the tangents.
 
     >>> from lamina_autodiff import grad
     >>> from lamina_tracing import lax
@@ -46,7 +46,7 @@ class custom_jvp(RuledFunction[P, R]):
         Args:
           jvp: `jvp(*nondiff_args, primals, tangents) -> (output, tangent of the output)`; `primals` and `tangents` are
             tuples with one entry per differentiated argument.
-          symbolic_zeros: show zero tangents as `SymbolicZero` objects instead of arrays.
+          symbolic_zeros: pass zero tangents as `SymbolicZero` objects instead of arrays.
         Returns:
           `jvp`, so that this can be used as a decorator.
         """
@@ -55,8 +55,10 @@ class custom_jvp(RuledFunction[P, R]):
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
-        """Set one rule per argument: `f(tangent, output, *primals)` gives its share of the output's tangent; None for
-        an argument without derivative. Not with `nondiff_argnums`."""
+        """Set one rule per argument: `f(tangent, output, *primals)` returns its summand of the output's tangent.
+
+        None means that the output does not depend on the argument. Cannot be combined with `nondiff_argnums`.
+        """
         if self.nondiff_argnums:
             raise TypeError(f"custom_jvp of `{self.arguments.name}`: defjvps cannot be used with nondiff_argnums; use defjvp")
 
@@ -84,30 +86,33 @@ class _Call(RuledCall):
     """One call, on flat arguments."""
 
     prim = prims.custom_jvp_call_p
-    rule_name, rule_words = "jvp", "rule"
+    rule_name, rule_description = "jvp", "rule"
 
     def rule(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """The user's rule on flat values: results, and their tangents, None for zero."""
+        """Run the user's rule on flat values; return results and their tangents, None for zero."""
         f = self.f
         assert f.jvp is not None
-        seen = [zero_tangent(typeof(p), f.symbolic_zeros) if t is None else t for p, t in zip(primals, tangents)]
+        given = [zero_tangent(typeof(p), f.symbolic_zeros) if t is None else t for p, t in zip(primals, tangents)]
         pair = f.jvp(*self.static, tuple(trees.tree_unflatten(self.tree, primals)),
-                     tuple(trees.tree_unflatten(self.tree, seen)))
+                     tuple(trees.tree_unflatten(self.tree, given)))
         outs, pushed = self.pair(pair, "tangent of the output")
         douts, dtree = trees.tree_flatten(pushed, is_leaf=lambda x: x is None)
-        if dtree != self.out_tree:  # None in the output is no result, and has no tangent
-            whole, tree = trees.tree_flatten(pair[0], is_leaf=lambda x: x is None)
+        if dtree != self.out_tree:  # None in the output is not a leaf, so it has no tangent
+            output_leaves, tree = trees.tree_flatten(pair[0], is_leaf=lambda x: x is None)
             if dtree != tree:
                 raise TypeError(f"{self.where} must return output and tangent of the same structure; got {self.out_tree} "
                                 f"and {dtree}")
-            douts = [t for o, t in zip(whole, douts) if o is not None]
-        found = [check_type(lambda i=i: f"{self.where} returned a tangent of output{output_path(self.out_tree, i)} that", t,  # type: ignore[misc]
-                            typeof(o).strong()) for i, (o, t) in enumerate(zip(outs, douts))]
-        return outs, found
+            douts = [t for o, t in zip(output_leaves, douts) if o is not None]
+
+        def check(i: int, o: Any, t: Any) -> Any:
+            return check_type(lambda: f"{self.where} returned a tangent of output{output_path(self.out_tree, i)} that", t,
+                              typeof(o).strong())
+
+        return outs, [check(i, o, t) for i, (o, t) in enumerate(zip(outs, douts))]
 
     def push(self, trace: Any, args: Sequence[Any]) -> list[Any]:
         primals, tangents = trace.split(args)
-        with staged_for(primals):  # tangents may say nothing
+        with staged_for(primals):  # if the primals are traced, the rule is traced, even if the tangents are constants
             outs, found = self.rule(primals, tangents)
         refuse_closures("custom_jvp", self.f.arguments.name, trace, [*outs, *found])
         return trace.join(outs, found)
@@ -126,14 +131,14 @@ class _Call(RuledCall):
             return outs + [instantiate(t, o) for o, t in zip(outs, found) if differential(typeof(o)) is not None]
 
         wide = [*avals, *[a.strong() for a, on in zip(avals, active) if on]]
-        # Staged when it is asked for, as a rule may call its own function; now, if it holds values of traces that will be
-        # gone.
+        # The rule is staged on first use: it may call its own function, so staging it now could recurse forever. If it
+        # closes over traced values, it is staged now, because their traces end before the first use.
         scope = in_scope()
-        with in_progress(self.f, avals, self.tree) as within:
-            now_or_never = not within and (outer or holds_tracers(self.f.jvp, self.static))
-            if now_or_never:
+        with in_progress(self.f, avals, self.tree) as nested:
+            stage_now = not nested and (outer or holds_tracers(self.f.jvp, self.static))
+            if stage_now:
                 program, at = stage_onto(outer, both, wide)
-        if now_or_never:
+        if stage_now:
             closed, program = lead_with(closed, places, outer), lead_with(program, at, outer)
             rule = prims.Rule(function_name(self.f.jvp), lambda: program)
         else:

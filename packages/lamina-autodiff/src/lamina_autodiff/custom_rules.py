@@ -1,4 +1,4 @@
-"""What custom derivative rules share: symbolic zeros, and checks of what a rule returned that name the culprit."""
+"""Helpers of custom derivative rules: symbolic zeros, and checks of the values that a rule returns."""
 from __future__ import annotations
 
 import threading
@@ -19,7 +19,7 @@ __all__ = ["Arguments", "SymbolicZero", "check_type", "differential", "in_progre
 
 
 class _Staging(threading.local):
-    """Calls whose rules this thread is staging right now; a rule may use its own function."""
+    """Calls whose rules this thread is staging; a rule may call its own function."""
 
     def __init__(self) -> None:
         self.calls: set[Any] = set()
@@ -30,14 +30,14 @@ _staging = _Staging()
 
 @contextmanager
 def in_progress(f: Any, avals: Sequence[ShapedArray], tree: Any) -> Iterator[bool]:
-    """Whether the rules of this call are being staged further out already."""
+    """Mark the rules of this call as being staged; yield whether an enclosing frame stages them already."""
     key = id(f), tuple(avals), tree
-    known = key in _staging.calls
+    nested = key in _staging.calls
     _staging.calls.add(key)
     try:
-        yield known
+        yield nested
     finally:
-        if not known:
+        if not nested:
             _staging.calls.discard(key)
 
 
@@ -59,7 +59,7 @@ class SymbolicZero:
     ndim = property(lambda self: len(self.aval.shape))
 
     def instantiate(self) -> Any:
-        """The zeros as an array."""
+        """Return the zeros as an array."""
         return zeros_of(self.aval)
 
     def __repr__(self) -> str:
@@ -67,19 +67,19 @@ class SymbolicZero:
 
 
 def differential(aval: ShapedArray) -> ShapedArray | None:
-    """The type of tangents and cotangents; None for integers, whose have no elements (dtype float0)."""
+    """Return the aval of tangents and cotangents; None for integers, whose tangents have dtype float0."""
     return aval.strong() if dtypes.is_inexact(aval.dtype) else None
 
 
 def zero_tangent(aval: ShapedArray, symbolic: bool) -> Any:
-    """What a rule sees for a zero."""
+    """Return the zero tangent passed to a rule: a `SymbolicZero` or an array of zeros."""
     if dtypes.is_inexact(aval.dtype):
         return SymbolicZero(aval.strong()) if symbolic else zeros_of(aval)
     return SymbolicZero(ShapedArray(aval.shape, dtypes.float0, False)) if symbolic else float0_zeros(aval)
 
 
 def output_path(tree: Any, i: int) -> str:
-    """Where leaf `i` of a tree is: `output['w'][0]`."""
+    """Return the path of leaf `i` of a tree, such as `['w'][0]`."""
     marked = trees.tree_unflatten(tree, list(range(tree.num_leaves)))
     for path, at in trees.tree_flatten_with_path(marked)[0]:
         if at == i:
@@ -88,7 +88,7 @@ def output_path(tree: Any, i: int) -> str:
 
 
 def check_type(where: Callable[[], str], x: Any, wanted: ShapedArray) -> Any:
-    """A (co)tangent a rule returned, of the wanted type; None for zero. TypeError names it."""
+    """Check a (co)tangent that a rule returned and convert weak types; return None for zero, or raise TypeError."""
     if x is None or type(x) is SymbolicZero:
         return None
     inexact = dtypes.is_inexact(wanted.dtype)
@@ -116,8 +116,10 @@ def check_type(where: Callable[[], str], x: Any, wanted: ShapedArray) -> Any:
 
 
 def refuse_closures(call: str, name: str, trace: Any, values: Sequence[Any]) -> None:
-    """TypeError when a rule's result belongs to the trace that asked for it: the rule closed over a value that is
-    being differentiated, and its derivative would be lost."""
+    """Raise TypeError if a result of a rule belongs to the trace that runs the rule.
+
+    Then the rule closes over a value that is being differentiated, and that derivative would be lost.
+    """
     for x in values:
         if type(x) is JVPTracer and x._trace is trace:
             raise TypeError(
@@ -127,7 +129,7 @@ def refuse_closures(call: str, name: str, trace: Any, values: Sequence[Any]) -> 
 
 
 class Arguments:
-    """How a function with rules takes its arguments: by position, some of them not differentiated."""
+    """Argument signature of a function with rules: positional arguments, some of them not differentiated."""
 
     def __init__(self, call: str, fun: Callable[..., Any], nondiff_argnums: Any, nondiff_argnames: Any = ()) -> None:
         if not callable(fun):
@@ -149,7 +151,7 @@ class Arguments:
         self.resolve = Positional(call, fun).resolve
 
     def split(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """(arguments to differentiate, the others)."""
+        """Split into (differentiated arguments, non-differentiated arguments)."""
         nums = self.nondiff
         if not nums:
             return args, ()
@@ -159,7 +161,7 @@ class Arguments:
         return tuple(a for i, a in enumerate(args) if i not in nums), tuple(args[i] for i in nums)
 
     def join(self, dyn: Sequence[Any], static: Sequence[Any]) -> list[Any]:
-        """The inverse of `split`."""
+        """Merge the arguments again; the inverse of `split`."""
         if not self.nondiff:
             return list(dyn)
         args = list(dyn)

@@ -1,4 +1,4 @@
-"""`custom_vjp`: a function with a reverse derivative of its own; forward mode transposes that (`pullback.py`)."""
+"""`custom_vjp`: a function with user-defined forward and backward rules; forward mode transposes the backward rule."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ __all__ = ["CustomVJPPrimal", "custom_vjp", "custom_vjp_primal_tree_values"]
 
 
 class CustomVJPPrimal:
-    """What a forward rule with `symbolic_zeros=True` gets for each array: its `value`, and whether it is `perturbed`."""
+    """Argument of a forward rule with `symbolic_zeros=True`: an array `value`, and whether it is `perturbed`."""
 
     __slots__ = ("value", "perturbed")
 
@@ -29,10 +29,10 @@ class CustomVJPPrimal:
 
 
 def custom_vjp_primal_tree_values(tree: Any) -> Any:
-    """The values of a tree of `CustomVJPPrimal`, without the marks.
+    """Replace each `CustomVJPPrimal` of a tree by its value.
 
     Args:
-      tree: what a forward rule with `symbolic_zeros=True` was given, or a part of it.
+      tree: an argument of a forward rule with `symbolic_zeros=True`, or a part of it.
     Returns:
       The tree with the `value` of each.
 
@@ -44,15 +44,15 @@ def custom_vjp_primal_tree_values(tree: Any) -> Any:
 
 
 class custom_vjp(RuledFunction[P, R]):
-    """A function whose reverse derivative is given by rules; calls that nothing differentiates run the function itself.
+    """A function with user-defined reverse-mode rules; calls that are not differentiated run the function itself.
 
     Args:
       fun: function of arrays and trees of them.
-      nondiff_argnums: positions of arguments that are not differentiated and hold no traced values (functions, options);
-        `bwd` gets them first.
-      nondiff_argnames: their names.
+      nondiff_argnums: positions of arguments that are not differentiated and hold no traced values (functions,
+        options); `bwd` gets them first.
+      nondiff_argnames: names of such arguments.
 
-    Derivative: `defvjp` sets it. Forward mode (`jvp`, `jacfwd`) transposes the backward rule, which must then be linear
+    Derivative: set by `defvjp`. Forward mode (`jvp`, `jacfwd`) transposes the backward rule, which must then be linear
     in the cotangents; reverse mode runs it as it is.
 
     >>> from lamina_autodiff import grad, jvp
@@ -77,10 +77,11 @@ class custom_vjp(RuledFunction[P, R]):
         """Set the rules.
 
         Args:
-          fwd: takes what the function takes; returns (output, residuals), residuals being any tree.
+          fwd: takes the arguments of the function; returns (output, residuals), where residuals is any tree.
           bwd: `bwd(*nondiff_args, residuals, cotangent of the output)` returns a tuple with one cotangent per
-            differentiated argument, of its tree, shapes and dtypes; None stands for the zeros of an argument or of a part.
-          symbolic_zeros: give `fwd` `CustomVJPPrimal` objects and `bwd` `SymbolicZero` objects for zero cotangents.
+            differentiated argument, of its tree, shapes and dtypes; None means zeros, for an argument or a subtree.
+          symbolic_zeros: pass `CustomVJPPrimal` objects to `fwd`, and `SymbolicZero` objects to `bwd` for zero
+            cotangents.
           optimize_remat: accepted for compatibility; checkpointed calls run `fwd` once per pass either way.
         """
         self.fwd, self.bwd = fwd, bwd
@@ -98,15 +99,15 @@ class _Call(RuledCall):
     """One call, on flat arguments."""
 
     prim = prims.custom_vjp_call_p
-    rule_name, rule_words = "fwd", "forward rule"
+    rule_name, rule_description = "fwd", "forward rule"
 
     # --- the rules on flat values
     def forward(self, primals: Sequence[Any], active: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
-        """(results, residual leaves, tree of the residuals)."""
+        """Run the forward rule; return (results, residual leaves, tree of the residuals)."""
         f = self.f
         assert f.fwd is not None
-        seen = [CustomVJPPrimal(p, on) for p, on in zip(primals, active)] if f.symbolic_zeros else primals
-        args = f.arguments.join(trees.tree_unflatten(self.tree, seen), self.static)
+        given = [CustomVJPPrimal(p, on) for p, on in zip(primals, active)] if f.symbolic_zeros else primals
+        args = f.arguments.join(trees.tree_unflatten(self.tree, given), self.static)
         pair = by_members(f.fwd, *args)
         outs, rest = self.pair(pair, "residuals")
         residuals, res_tree = trees.tree_flatten(rest)
@@ -114,13 +115,13 @@ class _Call(RuledCall):
 
     def backward(self, res_tree: Any, residuals: Sequence[Any], cts: Sequence[Any], out_avals: Sequence[ShapedArray],
                  in_avals: Sequence[ShapedArray]) -> list[Any]:
-        """Cotangents of the arguments; None for zero."""
+        """Run the backward rule; return the cotangents of the arguments, None for zero."""
         f = self.f
         assert f.bwd is not None
-        seen = [ct if ct is not None else SymbolicZero(a) if f.symbolic_zeros else zeros_of(a)
+        given = [ct if ct is not None else SymbolicZero(a) if f.symbolic_zeros else zeros_of(a)
                 for ct, a in zip(cts, out_avals)]
         back = by_members(f.bwd, *self.static, trees.tree_unflatten(res_tree, residuals),
-                          trees.tree_unflatten(self.out_tree, seen))
+                          trees.tree_unflatten(self.out_tree, given))
         where = f"custom_vjp of `{f.arguments.name}`: its backward rule `{function_name(f.bwd)}`"
         count = len(trees.treedef_children(self.tree))
         if isinstance(back, list):
@@ -137,8 +138,11 @@ class _Call(RuledCall):
                 raise TypeError(f"{where} must return a cotangent {i} of the structure of argument {i}, {child}; got "
                                 f"{trees.tree_structure(ct, is_leaf=lambda x: x is None)}")
             found += parts
-        return [check_type(lambda i=i: f"{where} returned a cotangent {self._path(i)} that", ct, a.strong())  # type: ignore[misc]
-                for i, (ct, a) in enumerate(zip(found, in_avals))]
+
+        def check(i: int, ct: Any, a: ShapedArray) -> Any:
+            return check_type(lambda: f"{where} returned a cotangent {self._path(i)} that", ct, a.strong())
+
+        return [check(i, ct, a) for i, (ct, a) in enumerate(zip(found, in_avals))]
 
     def _path(self, i: int) -> str:
         marked = trees.tree_unflatten(self.tree, list(range(self.tree.num_leaves)))
@@ -155,16 +159,18 @@ class _Call(RuledCall):
         refuse_closures("custom_vjp", self.f.arguments.name, trace, [*outs, *residuals])
         pull = Pullback(self, res_tree, residuals, [typeof(p).strong() for p in primals], active,
                      [typeof(o).strong() for o in outs])
-        held = pull.operands
-        given = nonzero(tangents)
+        operands, given = pull.operands, nonzero(tangents)
         if trace.linear is None:
-            found = pull.push([*held, *given])
+            found = pull.push([*operands, *given])
         else:
+            # Over axes where replicated values count once, the rule works member by member: its tangents vary over the
+            # axes of any operand, and are averaged afterwards for results that are replicated.
             overs = [o.over for o in pull.out_avals]
-            wide = trace.linear.counted & frozenset().union(*overs, *[typeof(x).over for x in (*primals, *held, *given)])
+            axes: frozenset[Any] = frozenset().union(*overs, *[typeof(x).over for x in (*primals, *operands, *given)])
+            wide = trace.linear.count_once & axes
             if wide:
                 pull.out_avals = [o.differing(o.over | wide) for o in pull.out_avals]
-            found = trace.linear.row(pullback_p, (*held, *given), {"pull": pull}, pull.out_avals)
+            found = trace.linear.record_typed(pullback_p, (*operands, *given), {"pull": pull}, pull.out_avals)
             if wide:
                 found = [narrowed(t, over) for t, over in zip(found, overs)]
         return trace.join(outs, spread(found, pull.out_active))
@@ -176,36 +182,37 @@ class _Call(RuledCall):
         out_avals = closed.out_avals
         inner = _Call(f, self.tree, self.static)
         inner.out_tree = self.out_tree
-        kept: dict[str, Any] = {}
+        info: dict[str, Any] = {}  # filled when the forward rule is staged: tree and avals of the residuals
         on_in = [differential(a) is not None for a in avals]
         on_out = [differential(a) is not None for a in out_avals]
 
         def forward(*flat: Any) -> list[Any]:
-            outs, residuals, kept["tree"] = inner.forward(flat, on_in)
+            outs, residuals, info["tree"] = inner.forward(flat, on_in)
             inner.check_outputs(outs, out_avals)
-            kept["avals"] = [typeof(r) for r in residuals]
+            info["avals"] = [typeof(r) for r in residuals]
             return outs + residuals
 
         def backward(*flat: Any) -> list[Any]:
-            cts = spread(flat[len(kept["avals"]):], on_out)
-            back = inner.backward(kept["tree"], flat[:len(kept["avals"])], cts, [a.strong() for a in out_avals],
+            cts = spread(flat[len(info["avals"]):], on_out)
+            back = inner.backward(info["tree"], flat[:len(info["avals"])], cts, [a.strong() for a in out_avals],
                                   [a.strong() for a in avals])
             return [instantiate(b, a) if b is not None else zeros_of(a) for b, a, on in zip(back, avals, on_in) if on]
 
         def backward_avals() -> list[ShapedArray]:
-            return [*kept["avals"], *[a.strong() for a, on in zip(out_avals, on_out) if on]]
+            return [*info["avals"], *[a.strong() for a, on in zip(out_avals, on_out) if on]]
 
-        # Rules are staged when somebody asks for them: a rule that calls its own function would never be done. One that holds
-        # values of enclosing traces is staged now, since they will be gone; what is closed over leads the operands (`outer`).
+        # Rules are staged on first use: a rule may call its own function, so staging it now could recurse forever. A
+        # rule that closes over traced values is staged now, because their traces end before the first use; the values
+        # closed over become leading operands (`outer`).
         scope = in_scope()
-        with in_progress(f, avals, self.tree) as within:
-            now_or_never = not within and (outer or holds_tracers(f.fwd, f.bwd, self.static))
-            if now_or_never:
+        with in_progress(f, avals, self.tree) as nested:
+            stage_now = not nested and (outer or holds_tracers(f.fwd, f.bwd, self.static))
+            if stage_now:
                 fwd_program, fwd_at = stage_onto(outer, forward, avals)
                 bwd_program, bwd_at = stage_onto(outer, backward, backward_avals())
-        if now_or_never:
+        if stage_now:
             closed, fwd_program = lead_with(closed, places, outer), lead_with(fwd_program, fwd_at, outer)
-            fwd_program, bwd_program = _hand_over(fwd_program, bwd_program, bwd_at, len(kept["avals"]))
+            fwd_program, bwd_program = _closures_to_residuals(fwd_program, bwd_program, bwd_at, len(info["avals"]))
             fwd = prims.Rule(function_name(f.fwd), lambda: fwd_program)
             bwd = prims.Rule(function_name(f.bwd), lambda: bwd_program)
         else:
@@ -224,10 +231,10 @@ custom_vjp._call = _Call
 
 
 def _by_leaf(tree: Any, ct: Any) -> list[Any] | None:
-    """A cotangent, leaf by leaf of the argument's `tree`; None if it does not fit.
+    """Flatten a cotangent to the leaves of the argument's `tree`; return None if the structures do not match.
 
-    None in the cotangent stands for the zeros of all that the argument has there. None in the argument is no leaf: what the
-    cotangent has there is dropped.
+    None in the cotangent means zeros for the whole subtree of the argument. None in the argument is not a leaf: the
+    corresponding part of the cotangent is dropped.
     """
     leaves, outer = trees.tree_flatten(ct, is_leaf=lambda x: x is None)
     try:
@@ -245,8 +252,8 @@ def _by_leaf(tree: Any, ct: Any) -> list[Any] | None:
     return found
 
 
-def _hand_over(fwd: Any, bwd: Any, at: Sequence[int], n_res: int) -> Any:
-    """What the backward rule closes over, as residuals of the forward rule."""
+def _closures_to_residuals(fwd: Any, bwd: Any, at: Sequence[int], n_res: int) -> Any:
+    """Turn the values that the backward rule closes over into residuals of the forward rule."""
     j, b = fwd.jaxpr, bwd.jaxpr
     lead, rest = b.invars[:len(at)], b.invars[len(at):]
     fwd = ClosedJaxpr(Jaxpr(j.constvars, j.invars, j.eqns, [*j.outvars, *[j.invars[i] for i in at]], j.axis_names, j.effectful),

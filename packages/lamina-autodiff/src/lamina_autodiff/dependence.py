@@ -1,4 +1,7 @@
-"""What depends on what inside a program, from its equations alone, nothing traced. Answers err on the safe side."""
+"""Find which results of a program depend on which arguments, from its equations, without tracing.
+
+The answers are conservative: a flag is False only if there is certainly no dependence.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -16,17 +19,17 @@ Flags = tuple[bool, ...]
 
 
 def active_results(closed: ClosedJaxpr, active: Flags) -> Flags:
-    """Which results may have a tangent when these arguments have one."""
+    """Return which results may have a tangent if the marked arguments have one."""
     return closed.derived(("active", active), lambda: _forward(closed, active, _active_eqn))
 
 
 def reaches(closed: ClosedJaxpr, on: Flags) -> Flags:
-    """Which results depend on these arguments."""
+    """Return which results depend on the marked arguments."""
     return closed.memo(("reaches", on), lambda: _forward(closed, on, _reached_eqn))
 
 
 def needs(closed: ClosedJaxpr, wanted: Flags) -> Flags:
-    """Which arguments these results depend on."""
+    """Return which arguments the marked results depend on."""
     def find() -> Flags:
         jaxpr = closed.jaxpr
         live: set[Any] = {v for v, w in zip(jaxpr.outvars, wanted) if w and isinstance(v, Var)}
@@ -53,7 +56,7 @@ def _forward(closed: ClosedJaxpr, on: Flags, rule: Callable[[Eqn, set[Any]], Any
 
 
 def reached_results(prim: Any, params: dict[str, Any], on: Sequence[bool]) -> Flags | None:
-    """Which results of a primitive depend on these operands; None where it has no flow to tell: all of them may."""
+    """Return which results of a primitive depend on the marked operands; None without a region signature: all may."""
     if prim.flow is None or not prim.flow.operands:
         return None
     return forward(Wired(prim, params, len(on)), on, lambda wire, marks: reaches(wire.program, marks))[1]
@@ -67,8 +70,8 @@ def _reached_eqn(e: Eqn, on: set[Any]) -> Any:
 
 
 def _active_eqn(e: Eqn, on: set[Any]) -> Any:
-    row, flow = jvp_rules.get(e.primitive), e.primitive.flow
-    if type(row) is Slopes and not any(v in on and f is not None for v, f in zip(e.invars, row.fs)):
+    rule, flow = jvp_rules.get(e.primitive), e.primitive.flow
+    if type(rule) is Slopes and not any(v in on and f is not None for v, f in zip(e.invars, rule.derivatives)):
         return ()
     if flow is None or flow.whole or flow.rule:  # a custom rule may give a tangent to any result
         return [v for v in e.outvars if dtypes.is_inexact(v.aval.dtype)]
@@ -78,13 +81,14 @@ def _active_eqn(e: Eqn, on: set[Any]) -> Any:
 
 
 def refuse_effects_twice(what: str, *programs: ClosedJaxpr) -> None:
-    """Before a derivative of `what` that runs these programs a second time.
+    """Check that a derivative of `what` may run these programs a second time.
 
     Raises:
-      CallbackRuleError: one of them has an effect, which would happen twice, and what it gives could differ.
+      CallbackRuleError: a program has an effect that must happen once; run again, it would repeat and its results could
+        differ.
     """
     name = next((name for name in map(happens_once, programs) if name is not None), None)
     if name is not None:
-        raise CallbackRuleError(f"derivative of {what}: it calls `{name}`, which must happen exactly once, and the linear part "
-                                "computes everything in it again. Call it outside and pass in what it gives; a pure_callback "
-                                "or debug.callback may be called again")
+        raise CallbackRuleError(f"derivative of {what}: it calls `{name}`, which must happen exactly once, but the linear part "
+                                "recomputes everything in it. Call it outside and pass in its result; a pure_callback or "
+                                "debug.callback may be called again")

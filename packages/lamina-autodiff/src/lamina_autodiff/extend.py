@@ -1,13 +1,16 @@
-"""The door for people who write rows: the tables, kinds of rows, derivatives of programs for ops that hold one.
+"""Extension API for authors of differentiation rules: rule tables, kinds of rules, derivatives of whole programs.
 
-Only they need more than the root: who writes another transformation takes `jvp`, `linearize` and `linear_transpose`.
+A new transformation needs only `jvp`, `linearize` and `linear_transpose` of the package root.
 
-- `jvp_rules` is the forward table: a row is a `Slopes`, a `Split`, or `row(primals, tangents, /, **params) -> (out, tangent)`,
-  where the tangent of an operand that has none is None (`instantiate` makes it zeros), and so is that of a constant result.
-- `transpose_rules` has `row(cotangent, *operands, /, **params)`, giving a cotangent per operand, None for those that are not
-  linear (`is_linear`); of an op with several results the first argument is a list.
-- `reverse_by` gives `vjp`, `grad` and their like with another way to pull back: what a stand-in for the strategy is made of.
-  `Linearize` is the type of that way: `by(fun, flat primals, which are active)` gives (flat results, a `Pulling`).
+- `jvp_rules` maps a primitive to its JVP rule: an `ElementwiseJVP`, a `LinearizeRule`, or a function
+  `rule(primals, tangents, /, **params) -> (out, tangent)`. A zero tangent is None; `instantiate` makes it an array of
+  zeros.
+- `transpose_rules` maps a primitive to `rule(cotangent, *operands, /, **params)`. The rule returns one cotangent per
+  operand, None if the operand is not linear (`is_linear`). If the primitive has several results, the first argument is
+  a list.
+- `make_reverse_mode` builds `vjp`, `grad` etc. from another linearizer; alternative implementations of reverse mode use
+  it. A linearizer has the type `Linearize`: `linearize(fun, flat_primals, active)` returns (flat results, a
+  `LinearizedFunction`).
 """
 from .counting import from_outside
 from .flows import flow_row

@@ -1,4 +1,4 @@
-"""`jvp` and `linearize`: derivatives pushed forward."""
+"""`jvp` and `linearize`: forward-mode derivatives."""
 from __future__ import annotations
 
 import dataclasses
@@ -28,7 +28,7 @@ def _as_args(call: str, what: str, value: Any) -> tuple[Any, ...]:
 
 
 def _flat_function(fun: Callable[..., Any], tree: Any, has_aux: bool, call: str) -> tuple[Callable[..., Any], list[Any]]:
-    """`fun` on flat arguments; the list receives the result's tree (and the auxiliary result)."""
+    """Return `fun` on flat arguments, and a list that its call sets to [output tree, aux tree, number of outputs]."""
     info: list[Any] = []
 
     def flat(*xs: Any) -> list[Any]:
@@ -48,7 +48,7 @@ def _flat_function(fun: Callable[..., Any], tree: Any, has_aux: bool, call: str)
 
 
 def _tangents_of(avals: Sequence[Any], dout: Sequence[Any]) -> list[Any]:
-    """Of all outputs, as weak as these are."""
+    """Return the tangents of all outputs as arrays, with the weak types of `avals`."""
     return [zeros_of(a) if t is None else as_weak_as(t, a) if a.weak_type else t for a, t in zip(avals, dout)]
 
 
@@ -68,7 +68,7 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
 
 @boundary
 def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
-    """Jacobian-vector product: the value of `fun` and its directional derivative.
+    """Compute a Jacobian-vector product: the value of `fun` and its directional derivative.
 
     Args:
       fun: function of arrays and trees of them.
@@ -78,7 +78,7 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
     Returns:
       (output, tangent of the output), and the auxiliary data if `has_aux`.
     Raises:
-      TypeError, ValueError: `tangents` do not fit `primals`; names the argument.
+      TypeError, ValueError: `tangents` do not match `primals`; the message names the argument.
 
     >>> from lamina_tracing import lax
     >>> jvp(lambda x: x * x, (3.0,), (1.0,))
@@ -102,7 +102,7 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
 
 @dataclasses.dataclass(eq=False)
 class _Push:
-    """How the linear function of a `linearize` is applied."""
+    """Apply the linear program of a `linearize` to tangents: check them and restore trees."""
 
     tree: Any
     avals: Sequence[Any]
@@ -134,15 +134,15 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool) -> Any: ...
 
 @boundary
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """The value of `fun` at a point and the linear function that approximates it there.
+    """Compute the value of `fun` at a point and its linearization there.
 
     Args:
       fun: function of arrays and trees of them.
       primals: the point.
       has_aux: whether `fun` returns (output, auxiliary data).
     Returns:
-      (output, `f_jvp`), and the auxiliary data if `has_aux`; `f_jvp(*tangents)` gives the tangent of the
-      output without running `fun` again. `f_jvp` is a tree of the arrays it holds, which `jit` can return and take.
+      (output, `f_jvp`), and the auxiliary data if `has_aux`; `f_jvp(*tangents)` returns the tangent of the
+      output without running `fun` again. `f_jvp` is a pytree of its residuals, so `jit` can return and take it.
 
     >>> y, f_jvp = linearize(lambda x: x * x, 3.0)
     >>> f_jvp(2.0)

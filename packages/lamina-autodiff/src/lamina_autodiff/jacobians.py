@@ -1,4 +1,4 @@
-"""`jacfwd`, `jacrev`, `hessian`: all basis vectors pushed or pulled at once through the `basis_map` slot."""
+"""`jacfwd`, `jacrev`, `hessian`: push or pull all basis vectors at once through the `basis_map` hook."""
 from __future__ import annotations
 
 import functools
@@ -20,17 +20,18 @@ P = ParamSpec("P")
 
 
 def _map_basis(push: Callable[..., Any], basis: Sequence[Any]) -> list[Any]:
-    """`push` on every row of the basis (flat arrays, one row each on axis 0); results stacked on axis 0."""
-    if now.trace is EVALUATION:  # arrays of ours: no transfer that a guard looks at
+    """Apply `push` to each basis vector (flat arrays with the vectors along axis 0); stack the results on axis 0."""
+    if now.trace is EVALUATION:  # lamina arrays: a transfer guard would reject NumPy arrays
         basis = [slots.evaluator.array(b, shaped(b.shape, b.dtype)) for b in basis]
     if slots.basis_map is not None:
         return slots.basis_map(push, basis)
-    rows = [push(*[b[i] for b in basis]) for i in range(len(basis[0]))]
-    return [lax.concatenate([lax.expand_dims(r[j], (0,)) for r in rows], 0) for j in range(len(rows[0]))]
+    # Without lamina_batching there is no vmap: loop over the basis.
+    results = [push(*[b[i] for b in basis]) for i in range(len(basis[0]))]
+    return [lax.concatenate([lax.expand_dims(r[j], (0,)) for r in results], 0) for j in range(len(results[0]))]
 
 
 def _basis(avals: Sequence[Any]) -> list[np.ndarray]:
-    """The standard basis of a list of arrays: for each, its rows of the identity, shaped."""
+    """Return the standard basis of a list of arrays: per array its columns of the identity, shape `(total, *shape)`."""
     total = sum(a.size for a in avals)
     found, start = [], 0
     for a in avals:
@@ -41,7 +42,8 @@ def _basis(avals: Sequence[Any]) -> list[np.ndarray]:
     return found
 
 
-def _chosen(fun: Callable[..., Any], nums: Sequence[int], args: Sequence[Any], kwargs: Any) -> Callable[..., Any]:
+def _restrict(fun: Callable[..., Any], nums: Sequence[int], args: Sequence[Any], kwargs: Any) -> Callable[..., Any]:
+    """Return `fun` as a function of the arguments `nums` only."""
     def chosen(*xs: Any) -> Any:
         full = list(args)
         for n, x in zip(nums, xs):
@@ -51,13 +53,13 @@ def _chosen(fun: Callable[..., Any], nums: Sequence[int], args: Sequence[Any], k
     return functools.update_wrapper(chosen, fun, updated=())
 
 
-def _joined(outer: Any, inner: Any) -> tuple[int, ...]:
+def _jacobian_shape(outer: Any, inner: Any) -> tuple[int, ...]:
     return outer.shape + inner.shape
 
 
 def _split(stacked: Any, avals: Sequence[Any], axis: int, shape: Callable[[Any], tuple[int, ...]],
            weak: bool) -> list[Any]:
-    """Cut one axis into the parts that belong to each aval, and give each part its shape (and its weakness)."""
+    """Split an axis into one part per aval and reshape each part; with `weak`, give it the weak type of its aval."""
     parts, start = [], 0
     for a in avals:
         part = lax.slice_in_dim(stacked, start, start + a.size, 1, axis) if len(avals) > 1 else stacked
@@ -69,7 +71,7 @@ def _split(stacked: Any, avals: Sequence[Any], axis: int, shape: Callable[[Any],
 
 def jacfwd(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
            holomorphic: bool = False) -> Callable[P, Any]:
-    """A function that returns the Jacobian of `fun`, column by column in forward mode: cheap for few inputs.
+    """Make a function that returns the Jacobian of `fun`, computed by columns in forward mode: cheap for few inputs.
 
     Args:
       fun: function of arrays and trees of them.
@@ -77,7 +79,7 @@ def jacfwd(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: boo
       has_aux: whether `fun` returns (output, auxiliary data).
       holomorphic: whether `fun` is a holomorphic function of complex inputs.
     Returns:
-      A function that gives, at each leaf of the output's tree, the tree of the argument, with arrays of shape
+      A function that returns, at each leaf of the output's tree, the tree of the argument, with arrays of shape
       `output.shape + input.shape`.
     Raises:
       TypeError: an input is not real (or not complex, when holomorphic).
@@ -93,7 +95,7 @@ def jacfwd(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: boo
         avals = leaf_types("jacfwd", fun, flat, tree)
         for a in avals:
             check_input("jacfwd", fun, a, holomorphic, False)
-        chosen = _chosen(fun, nums, args, kwargs)
+        chosen = _restrict(fun, nums, args, kwargs)
         info: list[Any] = []
 
         def push(*tangents: Any) -> list[Any]:
@@ -105,8 +107,8 @@ def jacfwd(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: boo
             info[:] = [out_tree, len(leaves), aux_tree, [typeof(v) for v in values], aux]
             return leaves + [a for a in aux if isinstance(a, Tracer)]
 
-        # Row k of `columns` is J e_k, k over the elements of all inputs: k goes last, and is cut into inputs. The primal
-        # results, trees and known auxiliary data (`info`) are the same for every k.
+        # columns[..][k] is J e_k, where k counts the elements of all inputs. So axis k is moved last and split by
+        # input. The primal results, trees and known auxiliary data (`info`) do not depend on k.
         columns = _map_basis(push, _basis(avals))
         out_tree, n, aux_tree, out_avals, aux = info
         if holomorphic:
@@ -115,12 +117,12 @@ def jacfwd(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: boo
         result = []
         for column, o in zip(columns[:n], out_avals):
             last = lax.transpose(column, (*range(1, o.ndim + 1), 0))
-            parts = _split(last, avals, o.ndim, functools.partial(_joined, o), o.weak_type)
+            parts = _split(last, avals, o.ndim, functools.partial(_jacobian_shape, o), o.weak_type)
             arguments = trees.tree_unflatten(tree, parts)
             result.append(arguments if isinstance(argnums, (tuple, list, range)) else arguments[0])
         found = trees.tree_unflatten(out_tree, [tuple(r) if isinstance(argnums, (tuple, list, range)) else r for r in result])
         if has_aux:
-            traced = iter(columns[n:])  # mapped too, and the same in each row
+            traced = iter(columns[n:])  # mapped too, with equal entries: take the first
             return found, trees.tree_unflatten(aux_tree, [next(traced)[0] if isinstance(a, Tracer) else a for a in aux])
         return found
 
@@ -129,7 +131,7 @@ def jacfwd(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: boo
 
 def jacrev(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
            allow_int: bool = False) -> Callable[P, Any]:
-    """A function that returns the Jacobian of `fun`, row by row in reverse mode: cheap for few outputs.
+    """Make a function that returns the Jacobian of `fun`, computed by rows in reverse mode: cheap for few outputs.
 
     Args: as for `jacfwd`; `allow_int` allows integer inputs, whose part has dtype `float0`.
     Returns: as for `jacfwd`.
@@ -143,7 +145,7 @@ def jacrev(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: boo
 
 def jacrev_by(vjp: Callable[..., Any], fun: Callable[..., Any], argnums: Any, has_aux: bool, holomorphic: bool,
               allow_int: bool) -> Callable[..., Any]:
-    """`jacrev` with another `vjp`."""
+    """Implement `jacrev` with a given `vjp`."""
     @boundary
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         nums = chosen_arguments("jacrev", fun, argnums, args)
@@ -152,7 +154,7 @@ def jacrev_by(vjp: Callable[..., Any], fun: Callable[..., Any], argnums: Any, ha
         avals = leaf_types("jacrev", fun, flat, tree)
         for a in avals:
             check_input("jacrev", fun, a, holomorphic, allow_int)
-        out = vjp(_chosen(fun, nums, args, kwargs), *point, has_aux=has_aux)
+        out = vjp(_restrict(fun, nums, args, kwargs), *point, has_aux=has_aux)
         values, out_tree = trees.tree_flatten(out[0])
         out_avals = [typeof(v) for v in values]
         for a in out_avals:
@@ -162,12 +164,12 @@ def jacrev_by(vjp: Callable[..., Any], fun: Callable[..., Any], argnums: Any, ha
             back = trees.tree_leaves(list(out[1](trees.tree_unflatten(out_tree, cts))))
             return [b for b, a in zip(back, avals) if dtypes.is_inexact(a.dtype)]
 
-        # Row k is e_k' J, k over the elements of all outputs: it is first already, and is cut into outputs.
+        # rows[..][k] is e_k^T J, where k counts the elements of all outputs. Axis k is split by output.
         rows = iter(_map_basis(pull, _basis(out_avals)))
         per_input = []  # for each input leaf, its part for each output leaf
         for a in avals:
             if dtypes.is_inexact(a.dtype):
-                per_input.append(_split(next(rows), out_avals, 0, functools.partial(_joined, inner=a), a.weak_type))
+                per_input.append(_split(next(rows), out_avals, 0, functools.partial(_jacobian_shape, inner=a), a.weak_type))
             else:
                 per_input.append([np.zeros(o.shape + a.shape, dtypes.float0) for o in out_avals])
         result = []
@@ -182,11 +184,11 @@ def jacrev_by(vjp: Callable[..., Any], fun: Callable[..., Any], argnums: Any, ha
 
 def hessian(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
             holomorphic: bool = False) -> Callable[P, Any]:
-    """A function that returns the Hessian of `fun`, forward over reverse.
+    """Make a function that returns the Hessian of `fun`, computed forward over reverse.
 
     Args: as for `jacfwd`.
     Returns:
-      A function that gives, at each leaf of the output's tree, the product of the argument's tree with itself.
+      A function that returns, at each leaf of the output's tree, the product of the argument's tree with itself.
 
     >>> hessian(lambda x: x * x * x)(2.0)
     Array(12., dtype=float32, weak_type=True)

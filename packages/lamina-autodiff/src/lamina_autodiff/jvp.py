@@ -1,6 +1,7 @@
-"""Forward mode: `JVPTrace` carries a tangent beside each value; `None` is the zero tangent.
+"""Forward mode: `JVPTrace` carries a tangent with each value; `None` is the zero tangent.
 
-The tangents may be values (`jvp`) or the variables of a linear program being recorded (`linearize`, see linear.py).
+The tangents are values (`jvp`) or variables of a linear program that is being recorded (`linearize`, see
+`engine.linearize`).
 """
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class JVPTracer(Tracer):
 
 
 class JVPTrace(Trace):
-    """Applies forward rows. `linear` is the trace that records the linear part, if it is recorded."""
+    """Apply JVP rules. `linear` is the `LinearTrace` that records the linear part, or None."""
 
     def __init__(self, level: int, linear: Any = None) -> None:
         self.level = level
@@ -47,7 +48,7 @@ class JVPTrace(Trace):
         return call.push(self, args)
 
     def split(self, args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Values and tangents (None for zero)."""
+        """Return (primals, tangents), with None for zero tangents."""
         primals: list[Any] = []
         tangents: list[Any] = []
         for a in args:
@@ -57,7 +58,7 @@ class JVPTrace(Trace):
         return primals, tangents
 
     def join(self, outs: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
-        """Results with their tangents, as tracers."""
+        """Wrap each result that has a tangent in a tracer."""
         return [o if t is None else JVPTracer(self, o, t) for o, t in zip(outs, tangents)]
 
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -70,45 +71,47 @@ class JVPTrace(Trace):
             else:
                 primals.append(a)
                 tangents.append(None)
-        # A line in force already is that of the op this one is made of; where no one will ask for a line, none is looked up.
+        # If a source line is set already, this primitive is part of a rule, and the line is the user's. On concrete
+        # values no equation is recorded, so the stack is not walked for a line.
         line = now.source
         if type(line) is Source or (now.trace is EVALUATION and not eager_lines and not prim.subprograms):
-            row = jvp_rules[prim]
-            if type(row) in PUSHING:  # `_pushed`, written out for the commonest ops
-                out, tangent = row.push(primals, tangents, params)  # type: ignore[attr-defined]
+            rule = jvp_rules[prim]
+            if type(rule) in PUSHING:  # `_apply_rule` inlined: saves a call for the commonest primitives
+                out, tangent = rule.push(primals, tangents, params)  # type: ignore[attr-defined]
             else:
-                out, tangent = self._pushed(prim, primals, tangents, params)
-        else:  # all that the row binds, and what it records, is made of this op
+                out, tangent = self._apply_rule(prim, primals, tangents, params)
+        else:  # everything that the rule binds or records gets the line of this primitive
             now.source = staged_source(2, True)
             try:
-                out, tangent = self._pushed(prim, primals, tangents, params)
+                out, tangent = self._apply_rule(prim, primals, tangents, params)
             finally:
                 now.source = line
         if prim.multiple:
             return tuple([o if t is None else JVPTracer(self, o, t) for o, t in zip(out, tangent)])
         return out if tangent is None else JVPTracer(self, out, tangent)
 
-    def _pushed(self, prim: Primitive, primals: list[Any], tangents: list[Any], params: dict[str, Any]) -> tuple[Any, Any]:
-        # The commonest rows by their class first: no packing of params. `linearize` only where the linear part is recorded.
-        row = jvp_rules[prim]
-        kind = type(row)
+    def _apply_rule(self, prim: Primitive, primals: list[Any], tangents: list[Any], params: dict[str, Any]) -> tuple[Any, Any]:
+        # Common kinds first: `push` takes params as a dict. `linearize` applies only if the linear part is recorded.
+        rule = jvp_rules[prim]
+        kind = type(rule)
         if kind in PUSHING:
-            return row.push(primals, tangents, params)  # type: ignore[attr-defined]
+            return rule.push(primals, tangents, params)  # type: ignore[attr-defined]
         if kind is Split and self.linear is not None:
-            return row.linearize(self, primals, tangents, **params)  # type: ignore[attr-defined]
-        return row(primals, tangents, **params)
+            return rule.linearize(self, primals, tangents, **params)  # type: ignore[attr-defined]
+        return rule(primals, tangents, **params)
 
 
 def add_tangents(a: Any, b: Any) -> Any:
+    """Add two tangents; None is zero."""
     return b if a is None else a if b is None else bind(_add_p, a, b)
 
 
 def run_jvp(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any],
             linear: Any = None) -> tuple[list[Any], list[Any]]:
-    """`fun` on flat primals and tangents (None for zero): flat results and their tangents."""
+    """Run `fun` on flat primals and tangents (None for zero); return flat results and their tangents."""
     trace = JVPTrace(now.depth + 1, linear)
     with deeper(trace):
-        # One level above the tangents, whatever they are: what rows do to them is done by the traces further out.
+        # The new trace is one level above the tangents, so operations of the rules on tangents go to the outer traces.
         ins = [p if t is None else JVPTracer(trace, p, t) for p, t in zip(primals, tangents)]
         outs = fun(*ins)
         out, dout = [], []

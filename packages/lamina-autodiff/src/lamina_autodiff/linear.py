@@ -1,8 +1,9 @@
-"""Recording and transposing linear programs.
+"""Record and transpose linear programs.
 
-`LinearTrace` records ops on tangents as (prim, args, params, outs, line): linear variables by number, everything else as
-the value it is, and the user's line of the op whose tangent it is (None for ops that run at once). Run forwards the record
-is a pushforward; walked backwards with the transpose rows it is the pullback.
+`LinearTrace` records each operation on tangents as an equation (prim, args, params, outs, line). Linear variables are
+numbered `LinearTracer`s; other operands are stored as values. `line` is the user's line of the primitive whose tangent
+is computed (None if it runs on concrete values). Evaluating the equations in order gives the pushforward. Walking them
+backwards with the transpose rules gives the pullback.
 """
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ _add_p = prims.add_p
 
 
 class LinearTracer(Tracer):
-    """A variable of a linear program; in transpose rows the placeholder for a linear operand."""
+    """A variable of a linear program; transpose rules get it as the placeholder of a linear operand."""
 
     __slots__ = ("number",)
 
@@ -40,21 +41,23 @@ class LinearTracer(Tracer):
 
 
 def is_linear(x: Any) -> bool:
-    """Whether a transpose row's operand is a linear variable: it has `aval`, `shape` and `dtype`, and no value.
+    """Return whether an operand of a transpose rule is a linear variable.
+
+    A linear variable has `aval`, `shape` and `dtype`, but no value.
 
     Args:
       x: the operand.
     Returns:
-      A truth value.
+      A bool.
 
     >>> from lamina_autodiff.extend import transpose_rules
     >>> from lamina_ir import prims
     >>> from lamina_tracing import lax
-    >>> def row(ct, x, y):
+    >>> def rule(ct, x, y):
     ...     print(is_linear(x), is_linear(y))
     ...     return (lax.mul(ct, y), None) if is_linear(x) else (None, lax.mul(x, ct))
     >>> from lamina_autodiff import linear_transpose
-    >>> with transpose_rules.override(prims.mul_p, row):
+    >>> with transpose_rules.override(prims.mul_p, rule):
     ...     linear_transpose(lambda x: lax.mul(x, np.float32(3)), np.float32(1))(np.float32(2))
     True False
     (Array(6., dtype=float32),)
@@ -63,15 +66,15 @@ def is_linear(x: Any) -> bool:
 
 
 class LinearTrace(Trace):
-    """Records what is done to linear variables."""
+    """Record the operations on linear variables as equations."""
 
     kept = True
 
     def __init__(self, level: int) -> None:
         self.level = level
-        self.rows: list[tuple[Primitive, Sequence[Any], dict[str, Any], Any, Source | None]] = []
-        self.counted = counted_axes()
-        self.bound = named_axes() if self.counted else self.counted
+        self.eqns: list[tuple[Primitive, Sequence[Any], dict[str, Any], Any, Source | None]] = []
+        self.count_once = counted_axes()  # axes over which a replicated value counts once
+        self.bound_axes = named_axes() if self.count_once else self.count_once
         self.count = 0
 
     def custom(self, call: Any, args: Sequence[Any]) -> list[Any]:
@@ -79,33 +82,33 @@ class LinearTrace(Trace):
 
     def end(self) -> None:
         super().end()
-        self.rows = []  # the program has them; they name variables, which know their trace: a circle
+        self.eqns = []  # the LinearProgram holds them; equations -> variables -> trace -> equations would be a reference cycle
 
     def variable(self, aval: ShapedArray) -> LinearTracer:
         number = self.count
         self.count = number + 1
         return LinearTracer(self, aval, number)
 
-    def row(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any], avals: Sequence[ShapedArray]) -> Any:
-        """Record an op whose result types are known; it has a tuple of results."""
-        if self.counted:
+    def record_typed(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any], avals: Sequence[ShapedArray]) -> Any:
+        """Record an equation with known result types; return a tuple of results."""
+        if self.count_once:
             params, avals = self._typed(prim, args, params, avals)
         outs = tuple([self.variable(a) for a in avals])
-        self.rows.append((prim, args, params, outs, _line()))
+        self.eqns.append((prim, args, params, outs, _user_line()))
         return outs
 
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if prim.subprograms:
-            split = _split(self, prim, args, params)
-            if split is not None:
-                return split
-        return self.write(prim, args, params)
+            results = _record_linear_part(self, prim, args, params)
+            if results is not None:
+                return results
+        return self.record(prim, args, params)
 
-    def write(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        """Record an op as it is."""
-        if self.counted:
+    def record(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Record an equation."""
+        if self.count_once:
             params, out = self._typed(prim, args, params)
-        elif len(args) == 2:  # without a list: a tenth of recording an op
+        elif len(args) == 2:  # unrolled: building the list costs a tenth of recording an equation
             a, b = args
             out = prim.infer(a.aval if isinstance(a, Tracer) else typeof(a), b.aval if isinstance(b, Tracer) else typeof(b),
                              **params)
@@ -113,43 +116,45 @@ class LinearTrace(Trace):
             out = prim.infer(*[a.aval if isinstance(a, Tracer) else typeof(a) for a in args], **params)
         if prim.multiple:
             outs = tuple([self.variable(a) for a in out])
-            self.rows.append((prim, args, params, outs, _line()))
+            self.eqns.append((prim, args, params, outs, _user_line()))
             return outs
         number = self.count
         self.count = number + 1
         result = LinearTracer(self, out, number)
         line = now.source
         if type(line) is not Source:
-            line = None if now.trace is EVALUATION and not eager_lines else _line()
-        self.rows.append((prim, args, params, result, line))
+            line = None if now.trace is EVALUATION and not eager_lines else _user_line()
+        self.eqns.append((prim, args, params, result, line))
         return result
 
     def _typed(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any], outs: Any = None) -> Any:
         avals = [a.aval if isinstance(a, Tracer) else typeof(a) for a in args]
-        return typed_equation(prim, avals, params, self.bound, outs)
+        return typed_equation(prim, avals, params, self.bound_axes, outs)
 
 
-def _line() -> Source | None:
-    """The line of the op whose tangent is recorded; None where nobody will want it."""
+def _user_line() -> Source | None:
+    """Return the user's line of the primitive whose tangent is recorded; None if the line is not needed."""
     line = staged_source(3)
     return line if isinstance(line, Source) else None
 
 
-def _split(trace: LinearTrace, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """An op with programs that works on values and, beside them, on linear variables, as in the rule of a `custom_jvp`
-    which calls `jvp`: linearized where the variables are zero. What they do not reach is computed, the rest, linear in
-    them as it is, recorded. None when they reach all results.
+def _record_linear_part(trace: LinearTrace, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Compute the results of a primitive with subprograms that do not depend on linear variables; record the others.
+
+    Such a mix occurs if the rule of a `custom_jvp` calls `jvp` itself: one call then computes primals and tangents.
+    The call is linearized at zero linear variables: it is linear in them, so its linearization is the linear part
+    itself. Returns None if all results depend on linear variables.
     """
-    row = jvp_rules[prim] if prim in jvp_rules else None
+    rule = jvp_rules[prim] if prim in jvp_rules else None
     linear = tuple([type(a) is LinearTracer for a in args])
-    with stack_depth.roomy():  # to look into programs nested in one another
-        reached = None if type(row) is not Split else reached_results(prim, params, linear)
+    with stack_depth.roomy():  # nested subprograms are visited recursively
+        reached = None if type(rule) is not Split else reached_results(prim, params, linear)
     if reached is None or all(reached):
         return None
     zeros = [instantiate(None, a.aval) if on else a for a, on in zip(args, linear)]
-    trace.hand_to(trace.write)  # what the row binds on linear variables is linear
+    trace.hand_to(trace.record)  # what the rule binds on linear variables is linear: record it without another split
     try:
-        outs, tangents = row.linearize(  # type: ignore[union-attr]
+        outs, tangents = rule.linearize(  # type: ignore[union-attr]
             JVPTrace(trace.level, trace), zeros, [a if on else None for a, on in zip(args, linear)], **params)
     finally:
         trace.hand_to(None)
@@ -157,11 +162,11 @@ def _split(trace: LinearTrace, prim: Primitive, args: Sequence[Any], params: dic
 
 
 class CheckedLinearTrace(LinearTrace):
-    """Records a function of which it is not known whether it is linear, and says where it is not.
+    """Record a function and raise an error at its first nonlinear operation.
 
     Args:
-      level: as for every trace.
-      name: the function's name.
+      level: level of the trace.
+      name: the function's name, for error messages.
     """
 
     def __init__(self, level: int, name: str) -> None:
@@ -179,43 +184,46 @@ class CheckedLinearTrace(LinearTrace):
 
 
 class LinearProgram:
-    """A recorded linear map from `ins` to `outs` (None: a zero result; another value: itself zero-mapped).
+    """A recorded linear map from `ins` to `outs`. An output that is None, or not a linear variable, has a zero tangent.
 
-    `counted`: the mapped axes over which values that do not differ count once; if there are any, `overs` are those over which
-    the results differ.
+    `count_once`: the mapped axes over which a replicated value counts once (see `engine.replicated_cotangents`). If
+    there are any, `out_axes` holds for each output the axes over which the primal result varies.
     """
 
-    def __init__(self, rows: list[Any], count: int, ins: Sequence[LinearTracer], outs: Sequence[Any],
-                 counted: frozenset[Any] = frozenset(), overs: Sequence[frozenset[Any]] = ()) -> None:
-        self.rows, self.count, self.ins, self.outs = rows, count, ins, outs  # the rows name `count` variables
-        self.counted, self.overs = counted, overs
+    def __init__(self, eqns: list[Any], count: int, ins: Sequence[LinearTracer], outs: Sequence[Any],
+                 count_once: frozenset[Any] = frozenset(), out_axes: Sequence[frozenset[Any]] = ()) -> None:
+        self.eqns, self.count, self.ins, self.outs = eqns, count, ins, outs  # the equations use `count` variables
+        self.count_once, self.out_axes = count_once, out_axes
 
-    def needed(self) -> list[Any]:
-        """The rows that results depend on, in order."""
+    def live_eqns(self) -> list[Any]:
+        """Return the equations that results depend on, and effectful ones, in order."""
         live = bytearray(self.count)
         for o in self.outs:
             if type(o) is LinearTracer:
                 live[o.number] = 1
-        kept = []
-        for row in reversed(self.rows):
-            prim, args, _, out, _ = row
+        found = []
+        for eqn in reversed(self.eqns):
+            prim, args, _, out, _ = eqn
             if (any(live[o.number] for o in out) or prim.effectful) if prim.multiple else live[out.number]:
-                kept.append(row)
+                found.append(eqn)
                 for a in args:
                     if type(a) is LinearTracer:
                         live[a.number] = 1
-        kept.reverse()
-        return kept
+        found.reverse()
+        return found
 
     def forward(self, tangents: Sequence[Any], replace: Callable[[Any], Any] | None = None) -> list[Any]:
-        """Push tangents (one per `ins`) through; None for zero results. `replace` maps the values that `rows` hold, which are
-        all needed then."""
+        """Push tangents (one per `ins`) forward; return None for zero results.
+
+        `replace` maps the non-linear operands stored in the equations. If it is given, the equations are known to be
+        live.
+        """
         env: list[Any] = [None] * self.count
         for v, t in zip(self.ins, tangents):
             env[v.number] = t
         outer = now.source
         try:
-            for prim, args, params, out, line in self.needed() if replace is None else self.rows:
+            for prim, args, params, out, line in self.live_eqns() if replace is None else self.eqns:
                 values = [env[a.number] if type(a) is LinearTracer else a if replace is None else replace(a) for a in args]
                 now.source = outer if line is None else line
                 result = bind(prim, *values, **params) if "pull" not in params else params["pull"].push(values)
@@ -225,30 +233,33 @@ class LinearProgram:
                 else:
                     env[out.number] = result
         except UnboundAxisError as e:
-            _outside(prim, params, e)
+            _raise_unbound_axis(prim, params, e)
             raise
         finally:
             now.source = outer
         return [env[o.number] if type(o) is LinearTracer else None for o in self.outs]
 
-    def backward(self, cotangents: Sequence[Any], *, free: bool = False, open: Sequence[bool] = ()) -> list[Any]:
-        """Pull cotangents (one per result, None for zero) back to `ins`; None for zero.
+    def backward(self, cotangents: Sequence[Any], *, free: bool = False,
+                 allow_unreduced: Sequence[bool] = ()) -> list[Any]:
+        """Pull cotangents (one per result, None for zero) back to `ins`; return None for zero.
 
         Args:
           cotangents: one per result.
-          free: give up the record while walking it, so that memory goes down as fast as it can.
-          open: for each of `ins`, whether its cotangent may differ over further axes, over which it is then to be summed.
+          free: drop each equation once it is transposed, so that residuals are freed early. The program cannot be used
+            again.
+          allow_unreduced: for each of `ins`, whether its cotangent may still vary over further axes. The caller then
+            sums over them.
         """
         cts: list[Any] = [None] * self.count
         ct: Any
-        if now.axes and counted_axes() != self.counted:  # it was recorded in another way
-            with config.replicated_counts_once(self.counted or False):
-                return self.backward(cotangents, free=free, open=open)
+        if now.axes and counted_axes() != self.count_once:  # recorded under another setting: use that one
+            with config.replicated_counts_once(self.count_once or False):
+                return self.backward(cotangents, free=free, allow_unreduced=allow_unreduced)
         for k, (o, ct) in enumerate(zip(self.outs, cotangents)):
             if ct is not None and type(o) is LinearTracer:
                 old = cts[o.number]
-                if self.counted:
-                    cts[o.number] = gathered(old, ct, self.overs[k], o.aval.over, self.counted)
+                if self.count_once:
+                    cts[o.number] = gathered(old, ct, self.out_axes[k], o.aval.over, self.count_once)
                 else:
                     cts[o.number] = ct if old is None else bind(_add_p, old, ct)
         outer = now.source
@@ -256,26 +267,26 @@ class LinearProgram:
             self._walk_back(cts, outer, free)
         finally:
             now.source = outer
-        if self.counted:
-            return [whole(cts[v.number], on) for v, on in zip(self.ins, open or [False] * len(self.ins))]
+        if self.count_once:
+            return [whole(cts[v.number], on) for v, on in zip(self.ins, allow_unreduced or [False] * len(self.ins))]
         return [cts[v.number] for v in self.ins]
 
     def _walk_back(self, cts: list[Any], outer: Any, free: bool) -> None:
-        """Transpose the rows from the last to the first; `cts` holds the cotangent of each variable."""
-        # x* = sum of J' y* over the rows that read x. A variable is bound by one row and read by later ones only, so when the
-        # walk comes to the row that binds it its cotangent is whole: it is taken, and let go of. Rows without one pass zeros
-        # on: nothing.
-        rows = self.rows
-        at = len(rows)
+        """Transpose the equations from the last to the first; `cts` holds the cotangent of each variable."""
+        # The cotangent of x is the sum of J^T y* over the equations y = J x that read x. One equation binds a variable
+        # and only later ones read it. So at the binding equation the cotangent is complete: it is consumed and its
+        # memory freed. An equation without a cotangent is skipped: it would contribute zeros.
+        eqns = self.eqns
+        at = len(eqns)
         rules = transpose_rules
-        counted = self.counted
+        count_once = self.count_once
         ct: Any
         last: Any = None
         while at:
             at -= 1
-            prim, args, params, out, line = rows[at]
+            prim, args, params, out, line = eqns[at]
             if free:
-                rows.pop()
+                eqns.pop()
             if prim.multiple:
                 ct = [cts[o.number] for o in out]
                 if all(c is None for c in ct):
@@ -287,20 +298,20 @@ class LinearProgram:
                 if ct is None:
                     continue
                 cts[out.number] = None
-            if line is not last:  # the row's op is whose backward part it is
+            if line is not last:  # the bound transposes get the line of the primitive whose backward part they are
                 last = line
                 now.source = outer if line is None else line.backward()
-            if counted:
+            if count_once:
                 ct = [whole(c) for c in ct] if prim.multiple else whole(ct)
             try:
                 back = rules[prim](ct, *args, **params)
             except UnboundAxisError as e:
-                _outside(prim, params, e)
+                _raise_unbound_axis(prim, params, e)
                 raise
-            if counted:
+            if count_once:
                 for a, b, wide in zip(args, (back,) if len(args) == 1 else back, reach(prim, args, params, out)):
                     if b is not None and type(a) is LinearTracer:
-                        cts[a.number] = gathered(cts[a.number], b, wide, a.aval.over, counted)
+                        cts[a.number] = gathered(cts[a.number], b, wide, a.aval.over, count_once)
                 continue
             if len(args) == 1:
                 if back is not None:
@@ -315,8 +326,8 @@ class LinearProgram:
                     cts[n] = b if old is None else bind(_add_p, old, b)
 
 
-def _outside(prim: Primitive, params: dict[str, Any], error: UnboundAxisError) -> None:
-    """Raise a better error where a row stands outside of the map whose axes it names."""
+def _raise_unbound_axis(prim: Primitive, params: dict[str, Any], error: UnboundAxisError) -> None:
+    """Raise a clearer error if an equation runs outside the map whose axes it names."""
     better = outside_of_map(axis_names_of(prim, params))
     if better is not None:
         raise better from error
@@ -324,19 +335,19 @@ def _outside(prim: Primitive, params: dict[str, Any], error: UnboundAxisError) -
 
 def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any],
                    active: Sequence[bool]) -> tuple[list[Any], LinearProgram]:
-    """Run `fun` once: its results, and the linear program from the active tangents to the results' tangents."""
+    """Run `fun` once; return its results and the linear program from active tangents to the tangents of the results."""
     trace = LinearTrace(now.depth + 1)
     with deeper(trace):
-        # The tangents are variables of this trace and the values are not, so `run_jvp` computes f(x) and records f'(x) at
-        # once.
+        # Only the tangents are variables of this trace. So one run of `run_jvp` computes f(x) and records the Jacobian
+        # f'(x).
         ins = [trace.variable(typeof(p).strong()) if a else None for p, a in zip(primals, active)]
         out, dout = run_jvp(fun, primals, ins, trace)
-        return out, LinearProgram(trace.rows, trace.count, [v for v in ins if v is not None], dout, trace.counted,
-                                  [typeof(o).over for o in out] if trace.counted else ())
+        return out, LinearProgram(trace.eqns, trace.count, [v for v in ins if v is not None], dout, trace.count_once,
+                                  [typeof(o).over for o in out] if trace.count_once else ())
 
 
 def record_linear(fun: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray], name: str | None = None) -> LinearProgram:
-    """The linear program of a function that is linear in all its arguments; with its `name`, it is checked to be."""
+    """Record a function that is linear in all its arguments; with `name`, check the linearity and name it in errors."""
     trace = LinearTrace(now.depth + 1) if name is None else CheckedLinearTrace(now.depth + 1, name)
     with deeper(trace):
         ins = [trace.variable(a) for a in avals]
@@ -345,4 +356,4 @@ def record_linear(fun: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray
             if name is not None and not isinstance(o, Tracer) and np.any(np.asarray(o) != 0):
                 raise TypeError(f"linear_transpose: `{name}` is not linear: result {i} is a constant that is not zero, "
                                 f"{typeof(o).long()}")
-        return LinearProgram(trace.rows, trace.count, ins, outs, trace.counted, [typeof(o).over for o in outs])
+        return LinearProgram(trace.eqns, trace.count, ins, outs, trace.count_once, [typeof(o).over for o in outs])

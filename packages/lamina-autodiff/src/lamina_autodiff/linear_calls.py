@@ -1,4 +1,4 @@
-"""`linear_call` and `custom_transpose`: linear functions whose transposes are given, not derived."""
+"""`linear_call` and `custom_transpose`: linear functions with user-defined transposes."""
 from __future__ import annotations
 
 import functools
@@ -14,9 +14,9 @@ from .solves import _with_constants
 __all__ = ["custom_transpose", "linear_call"]
 
 
-def _staged(fun: Callable[..., Any], split: int, first: Any, second: Any,
-            avals: Sequence[Any]) -> tuple[ClosedJaxpr, list[Any], Any]:
-    """(program, values of enclosing traces that lead its arguments, tree of its results) of a function of two trees."""
+def _stage_two_trees(fun: Callable[..., Any], split: int, first: Any, second: Any,
+                     avals: Sequence[Any]) -> tuple[ClosedJaxpr, list[Any], Any]:
+    """Stage a function of two trees; return (program, values of enclosing traces for its first arguments, tree)."""
     out_tree = None
 
     def flat(*xs: Any) -> list[Any]:
@@ -30,23 +30,24 @@ def _staged(fun: Callable[..., Any], split: int, first: Any, second: Any,
 
 
 def _strong(x: Any) -> Any:
+    """Return `x` without weak type."""
     aval = typeof(x)
     return lax.convert_element_type(x, aval.dtype) if aval.weak_type else x
 
 
 def linear_call(fun: Callable[..., Any], fun_transpose: Callable[..., Any], residual_args: Any, linear_args: Any) -> Any:
-    """`fun(residual_args, linear_args)`, whose transpose in `linear_args` is given.
+    """Call `fun(residual_args, linear_args)` with a user-defined transpose in `linear_args`.
 
     Args:
-      fun: function of two trees of arrays, linear in the second. It is trusted to be.
-      fun_transpose: `fun_transpose(residual_args, ct)`: the transpose applied to a `ct` like the result of `fun`; a tree like
-        `linear_args`. It is trusted to be the transpose.
-      residual_args: what `fun` depends on besides; derivatives with respect to it go through `fun` itself.
-      linear_args: what `fun` is linear in; floats and complex numbers.
+      fun: function of two trees of arrays, linear in the second. The linearity is not checked.
+      fun_transpose: `fun_transpose(residual_args, ct)` returns the transpose applied to `ct`, a tree like the result of
+        `fun`, as a tree like `linear_args`. It is not checked to be the transpose.
+      residual_args: the other arguments of `fun`; derivatives with respect to them differentiate `fun` itself.
+      linear_args: the arguments in which `fun` is linear; float or complex.
     Returns:
       The result of `fun`.
     Raises:
-      TypeError: `fun_transpose` gives another tree or other types than those of `linear_args`.
+      TypeError: `fun_transpose` returns another tree or other types than those of `linear_args`.
 
     >>> from lamina_autodiff import linear_transpose
     >>> def scaled(r, x):
@@ -55,43 +56,43 @@ def linear_call(fun: Callable[..., Any], fun_transpose: Callable[..., Any], resi
     (Array(3., dtype=float32), (Array(0.5, dtype=float32, weak_type=True),))
     """
     call = "linear_call"
-    held, held_tree = trees.tree_flatten(residual_args)
+    residuals, residual_tree = trees.tree_flatten(residual_args)
     moved, moved_tree = trees.tree_flatten(linear_args)
-    held, moved = [_strong(x) for x in held], [_strong(x) for x in moved]
-    n, avals = len(held), [typeof(x) for x in moved]
-    given = [typeof(x) for x in held]
-    forward = _staged(fun, n, held_tree, moved_tree, [*given, *avals])
+    residuals, moved = [_strong(x) for x in residuals], [_strong(x) for x in moved]
+    n, avals = len(residuals), [typeof(x) for x in moved]
+    given = [typeof(x) for x in residuals]
+    forward = _stage_two_trees(fun, n, residual_tree, moved_tree, [*given, *avals])
     cts = [a.strong() for a in forward[0].out_avals]
-    back = _staged(fun_transpose, n, held_tree, forward[2], [*given, *cts])
+    back = _stage_two_trees(fun_transpose, n, residual_tree, forward[2], [*given, *cts])
     found = back[0].out_avals
     if back[2] != moved_tree or not all(a.shape == b.shape and a.dtype == b.dtype for a, b in zip(found, avals)):
-        raise TypeError(f"{call}: fun_transpose `{function_name(fun_transpose)}` must give the tree and types of linear_args, "
-                        f"{moved_tree} of ({', '.join(a.long() for a in avals)}); got {back[2]} of "
+        raise TypeError(f"{call}: fun_transpose `{function_name(fun_transpose)}` must return the tree and types of linear_args"
+                        f", {moved_tree} of ({', '.join(a.long() for a in avals)}); got {back[2]} of "
                         f"({', '.join(a.long() for a in found)})")
-    # Both programs take the same constants: whatever either of them closes over, once.
+    # Both programs take the same leading constants: the union of the values they close over.
     every = list({id(x): x for x in (*forward[1], *back[1])}.values())
-    there, here = _with_constants(*forward[:2], every), _with_constants(*back[:2], every)
+    program, back_program = _with_constants(*forward[:2], every), _with_constants(*back[:2], every)
     name, count, scope = function_name(fun), len(every) + n, in_scope()
 
     def transposed(*xs: Any) -> Any:  # the transpose is linear too, and its transpose is `fun`
-        return bind(prims.transposed_call_p, *xs, num_held=count, transpose_jaxpr=there,
-                    forward=prims.Rule(name, lambda: scope(lambda: here)))
+        return bind(prims.transposed_call_p, *xs, num_held=count, transpose_jaxpr=program,
+                    forward=prims.Rule(name, lambda: scope(lambda: back_program)))
 
-    whole, outer = stage(transposed, [*[typeof(x) for x in every], *given, *cts])
+    transpose, outer = stage(transposed, [*[typeof(x) for x in every], *given, *cts])
     assert not outer
-    outs = bind(prims.transposed_call_p, *every, *held, *moved, num_held=count, transpose_jaxpr=whole,
-                forward=prims.Rule(name, lambda: there))
+    outs = bind(prims.transposed_call_p, *every, *residuals, *moved, num_held=count, transpose_jaxpr=transpose,
+                forward=prims.Rule(name, lambda: program))
     return trees.tree_unflatten(forward[2], outs)
 
 
 class custom_transpose:
-    """A linear function that is told its transpose afterwards.
+    """A linear function with a user-defined transpose, set by `def_transpose`.
 
     Args:
       fun: `fun(residuals, x)`, linear in the tree `x`.
 
-    Call it with the types of its results first, `f(out_types, residuals, x)`. Until `def_transpose` has said what the transpose
-    is, the function is transposed as any other.
+    Pass the types of the results first: `f(out_types, residuals, x)`. Until `def_transpose` is called, the function is
+    transposed like any other.
 
     >>> from lamina_autodiff import linear_transpose
     >>> @custom_transpose
@@ -112,10 +113,10 @@ class custom_transpose:
         self.transpose: Callable[..., Any] | None = None
 
     def def_transpose(self, transpose: Callable[..., Any]) -> Callable[..., Any]:
-        """Say what the transpose is.
+        """Set the transpose.
 
         Args:
-          transpose: `transpose(residuals, ct)`, a tree like `x`.
+          transpose: `transpose(residuals, ct)` returns a tree like `x`.
         Returns:
           `transpose`, so that this can be a decorator.
         """
@@ -123,12 +124,12 @@ class custom_transpose:
         return transpose
 
     def __call__(self, out_types: Any, residuals: Any, x: Any) -> Any:
-        """The function of `residuals` and `x`.
+        """Call the function on `residuals` and `x`.
 
         Args:
-          out_types: tree like the result, of arrays, numbers or what else has shape and dtype.
-          residuals: what the function depends on besides.
-          x: what it is linear in.
+          out_types: tree like the result, of arrays, numbers, or objects with shape and dtype.
+          residuals: the arguments in which the function need not be linear.
+          x: the argument in which it is linear.
         Raises:
           TypeError: the result has another tree or other types than `out_types`.
         """

@@ -1,5 +1,7 @@
-"""Linear functions that `vjp` and `linearize` return: trees of the values they hold, so that `jit`, loops and rules may
-take and return them."""
+"""Linear functions that `vjp` and `linearize` return.
+
+They are pytrees whose leaves are the residuals, so `jit`, loops and rules can take and return them.
+"""
 from __future__ import annotations
 
 import copy
@@ -15,10 +17,10 @@ __all__ = ["LinearFunction"]
 
 
 class LinearFunction:
-    """A function that applies a linear program; a node of trees whose leaves are the arrays the program holds.
+    """A function that applies a linear program; a pytree node whose leaves are the arrays that the program holds.
 
-    It can be read as a partial application: `f(*given)` is `f.func(*f.args, *given, **f.keywords)`, where `f.args` is the
-    list of those arrays and `f.func` holds none.
+    It has the interface of `functools.partial`: `f(*given)` is `f.func(*f.args, *given, **f.keywords)`. `f.args` is
+    `([arrays],)`, and `f.func` holds no arrays.
 
     >>> from lamina_autodiff import vjp
     >>> import numpy as np
@@ -38,7 +40,7 @@ class LinearFunction:
 
     @property
     def func(self) -> Callable[..., Any]:
-        return _flatten(self)[1].applied
+        return _flatten(self)[1].apply_to
 
     @property
     def args(self) -> tuple[list[Any]]:
@@ -52,13 +54,13 @@ class LinearFunction:
         return f"<{self.__name__}>"
 
     def __reduce__(self) -> Any:
-        """Pickles hold its values and what else it is, without what was differentiated."""
+        """Pickle the arrays and the form; the differentiated function is left out."""
         values, form = _flatten(self)
         return form.fill, (values,)
 
 
-class _Hole:
-    """The place of a held value in a form."""
+class _Placeholder:
+    """The position of an array in a form."""
 
     __slots__ = ("number",)
 
@@ -67,47 +69,48 @@ class _Hole:
 
 
 class _Form:
-    """What a linear function is besides the values it holds; equal to itself only."""
+    """The structure of a linear function without its arrays; the static part of the pytree. Compared by identity."""
 
     def __init__(self, function: LinearFunction) -> None:
         program = function._program
         self.name, self.apply, self.count = function.__name__, function._apply, program.count
-        self.counted, self.overs = program.counted, program.overs
-        trace = LinearTrace(0)  # variables of the record's own trace would keep the values in it alive
+        self.count_once, self.out_axes = program.count_once, program.out_axes
+        trace = LinearTrace(0)  # variables of the original trace would keep its values alive
         variables: dict[int, LinearTracer] = {}
-        holes: dict[int, _Hole] = {}
+        placeholders: dict[int, _Placeholder] = {}
 
-        def kept(x: Any) -> Any:
+        def strip(x: Any) -> Any:
             if is_linear(x):
                 return variables.setdefault(x.number, LinearTracer(trace, x.aval, x.number))
-            return holes.setdefault(id(x), _Hole(len(holes))) if hasattr(x, "dtype") and hasattr(x, "shape") else x
+            is_array = hasattr(x, "dtype") and hasattr(x, "shape")
+            return placeholders.setdefault(id(x), _Placeholder(len(placeholders))) if is_array else x
 
-        self.ins = [kept(v) for v in program.ins]
-        self.outs = [kept(o) if is_linear(o) else None for o in program.outs]
-        self.rows = [(prim, [kept(a) for a in args], _emptied(params),
-                      tuple([kept(o) for o in out]) if prim.multiple else kept(out), line)
-                     for prim, args, params, out, line in program.needed()]
+        self.ins = [strip(v) for v in program.ins]
+        self.outs = [strip(o) if is_linear(o) else None for o in program.outs]
+        self.eqns = [(prim, [strip(a) for a in args], _without_residuals(params),
+                      tuple([strip(o) for o in out]) if prim.multiple else strip(out), line)
+                     for prim, args, params, out, line in program.live_eqns()]
 
     def values(self, program: LinearProgram) -> list[Any]:
-        """The values a program of this form holds."""
-        found = {h.number: a for (_, form, *_), (_, args, *_) in zip(self.rows, program.needed())
-                 for h, a in zip(form, args) if type(h) is _Hole}
+        """Return the arrays that a program of this form holds, in the order of the placeholders."""
+        found = {h.number: a for (_, form, *_), (_, args, *_) in zip(self.eqns, program.live_eqns())
+                 for h, a in zip(form, args) if type(h) is _Placeholder}
         return [found[i] for i in range(len(found))]
 
     def fill(self, values: list[Any]) -> LinearFunction:
-        """The linear function that holds these values."""
-        rows = [(prim, [values[a.number] if type(a) is _Hole else a for a in args], params, out, line)
-                for prim, args, params, out, line in self.rows]
-        program = LinearProgram(rows, self.count, self.ins, self.outs, self.counted, self.overs)
+        """Return the linear function with these arrays."""
+        eqns = [(prim, [values[a.number] if type(a) is _Placeholder else a for a in args], params, out, line)
+                for prim, args, params, out, line in self.eqns]
+        program = LinearProgram(eqns, self.count, self.ins, self.outs, self.count_once, self.out_axes)
         return LinearFunction(self.name, program, self.apply, self)
 
-    def applied(self, values: list[Any], *given: Any) -> Any:
-        """The linear function that holds these values, at `given`."""
+    def apply_to(self, values: list[Any], *given: Any) -> Any:
+        """Apply the linear function with these arrays to `given`."""
         return self.fill(values)(*given)
 
 
-def _emptied(params: dict[str, Any]) -> dict[str, Any]:
-    """Params without values that were traced: those of a custom rule stand among the row's operands too."""
+def _without_residuals(params: dict[str, Any]) -> dict[str, Any]:
+    """Drop the traced residuals of a custom rule from its params; they are operands of the equation too."""
     if "pull" not in params:
         return params
     pull = copy.copy(params["pull"])

@@ -1,4 +1,4 @@
-"""`checkpoint_policies`: what a checkpointed function keeps for its backward pass."""
+"""`checkpoint_policies`: which residuals a checkpointed function saves for its backward pass."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -12,8 +12,8 @@ __all__ = ["Recompute", "Saveable", "checkpoint_policies"]
 _Policy = prims.CheckpointPolicy
 
 
-class _Answer:
-    """What a policy of one's own may say of a value, besides True and False."""
+class _Decision:
+    """Decision that a user-defined policy may return for a value, as an alternative to True or False."""
 
     def __init__(self, name: str, keep: bool) -> None:
         self.name, self.keep = name, keep
@@ -25,7 +25,7 @@ class _Answer:
         return self.name
 
 
-Saveable, Recompute = _Answer("Saveable", True), _Answer("Recompute", False)
+Saveable, Recompute = _Decision("Saveable", True), _Decision("Recompute", False)
 
 
 def _names(call: str, names: Sequence[Any]) -> tuple[str, ...]:
@@ -36,22 +36,22 @@ def _names(call: str, names: Sequence[Any]) -> tuple[str, ...]:
 
 
 def save_anything_except_these_names(*names_not_to_save: str) -> Any:
-    """Keep every result but those named so."""
+    """Save every value except those with these names."""
     return _Policy("anything_except_names", _names("save_anything_except_these_names", names_not_to_save))
 
 
 def save_any_names_but_these(*names_not_to_save: str) -> Any:
-    """Keep named values only, all but these."""
+    """Save all named values except those with these names."""
     return _Policy("any_names_but", _names("save_any_names_but_these", names_not_to_save))
 
 
 def save_only_these_names(*names_which_can_be_saved: str) -> Any:
-    """Keep values of these names only."""
+    """Save only values with these names."""
     return _Policy("only_names", _names("save_only_these_names", names_which_can_be_saved))
 
 
 def save_from_both_policies(policy_1: Callable[..., bool], policy_2: Callable[..., bool]) -> Any:
-    """Keep what either policy keeps."""
+    """Save the values that either policy saves."""
     for p in (policy_1, policy_2):
         if not callable(p):
             raise TypeError(f"checkpoint_policies.save_from_both_policies: expected two policies; got {p!r}")
@@ -67,15 +67,15 @@ def _offload(call: str, src: Any, dst: Any) -> prims.Offload:
 
 
 def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Any:
-    """Keep results of matrix products without batch dimensions, in another memory.
+    """Save results of matrix products without batch dimensions, in another memory.
 
     Args:
       offload_src: the memory they are computed in and brought back to, usually "device".
-      offload_dst: the memory they wait in, usually "pinned_host".
+      offload_dst: the memory they are stored in, usually "pinned_host".
 
-    On CPU the host's memory is the device's, so the values are just kept. Elsewhere the program notes where each value
-    is to live (`annotate_device_placement`), and the compiler moves it; that needs both passes in one `jit`. Outside of
-    `jit` nothing is moved.
+    On CPU the host memory is the device memory, so the values are only saved. On other devices the program annotates
+    the memory of each value (`annotate_device_placement`) and the compiler moves it; both passes must be in one `jit`.
+    Outside `jit` nothing is moved.
     """
     return _Policy("offload_dots_with_no_batch_dims",
                    offload=_offload("offload_dot_with_no_batch_dims", offload_src, offload_dst))
@@ -83,14 +83,16 @@ def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Any:
 
 def save_and_offload_only_these_names(*, names_which_can_be_saved: Sequence[str], names_which_can_be_offloaded: Sequence[str],
                                       offload_src: str, offload_dst: str) -> Any:
-    """Keep values of the first names where they are, those of the second names in another memory; see
-    `offload_dot_with_no_batch_dims`."""
+    """Save values with the first names in place, and values with the second names in another memory.
+
+    See `offload_dot_with_no_batch_dims`.
+    """
     call = "save_and_offload_only_these_names"
-    saved, away = _names(call, names_which_can_be_saved), _names(call, names_which_can_be_offloaded)
-    both = [n for n in saved if n in away]
+    saved, offloaded = _names(call, names_which_can_be_saved), _names(call, names_which_can_be_offloaded)
+    both = [n for n in saved if n in offloaded]
     if both:
         raise ValueError(f"checkpoint_policies.{call}: a name can be saved or offloaded, not both; got {both}")
-    return _Policy("offload_names", saved, (), away, _offload(call, offload_src, offload_dst))
+    return _Policy("offload_names", saved, (), offloaded, _offload(call, offload_src, offload_dst))
 
 
 checkpoint_policies = SimpleNamespace(

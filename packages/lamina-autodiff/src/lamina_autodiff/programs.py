@@ -1,6 +1,6 @@
-"""Derivatives of whole programs, for ops that hold one: its jvp, its linearization in two parts, its transpose.
+"""Derivatives of whole programs, for primitives with subprograms: JVP, linearization in two parts, transpose.
 
-Each derived program is remembered with the program it came from, so repeated calls neither trace nor compile again.
+Each derived program is cached on the program it comes from, so repeated calls neither trace nor compile again.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Linearized", "Pushforward", "Transposed", "jvp_program", "linearize_
 
 
 class Pushforward(NamedTuple):
-    """The forward derivative of a program.
+    """The JVP of a program.
 
     Attributes:
       program: (arguments, tangents of the active ones) -> (results, tangents of those that have one).
@@ -37,7 +37,7 @@ class Pushforward(NamedTuple):
 
 
 class Linearized(NamedTuple):
-    """A program in two parts: what runs now, and its linear part for later.
+    """A program split into a known part, which runs now, and a linear part for later.
 
     Attributes:
       known: arguments -> (results, residuals).
@@ -60,8 +60,8 @@ class Transposed(NamedTuple):
     """The transpose of a linear program.
 
     Attributes:
-      program: (values of the arguments that are not linear, cotangents that are not zero) -> cotangents of the linear
-        arguments for which `active_out` is true.
+      program: (values of the non-linear arguments, nonzero cotangents) -> cotangents of the linear arguments for which
+        `active_out` is true.
       active_out: for each linear argument, whether it has a cotangent.
 
     >>> from lamina_ir import parse
@@ -74,20 +74,20 @@ class Transposed(NamedTuple):
     active_out: tuple[bool, ...]
 
 
-def _wanted(tangents: Sequence[Any], primals: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
-    """Tangents with zeros where they are wanted and not there."""
-    if not wanted:
+def _instantiate_required(tangents: Sequence[Any], primals: Sequence[Any], required: Sequence[bool]) -> list[Any]:
+    """Make the required tangents arrays: zeros if they are None."""
+    if not required:
         return list(tangents)
-    return [instantiate(t, p) if w else t for t, p, w in zip(tangents, primals, wanted)]
+    return [instantiate(t, p) if r else t for t, p, r in zip(tangents, primals, required)]
 
 
-def jvp_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tuple[bool, ...] = ()) -> Pushforward:
-    """The forward derivative of a program with respect to some of its arguments; remembered with the program.
+def jvp_program(closed: ClosedJaxpr, active: tuple[bool, ...], required: tuple[bool, ...] = ()) -> Pushforward:
+    """Return the JVP of a program with respect to some of its arguments; cached on the program.
 
     Args:
       closed: the program.
       active: for each argument, whether it has a tangent.
-      wanted: for each result, whether it must have a tangent, be it zero; default: none must.
+      required: for each result, whether it must have a tangent, even if it is zero; default: none.
     Returns:
       A program and which results have a tangent: see `Pushforward`.
 
@@ -107,7 +107,7 @@ def jvp_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tuple[boo
 
         def run(*args: Any) -> list[Any]:
             out, dout = run_jvp(lambda *xs: eval_jaxpr(closed, xs), args[:n], spread(args[n:], active))
-            dout = _wanted(dout, out, wanted)
+            dout = _instantiate_required(dout, out, required)
             flags[:] = [t is not None for t in dout]
             return out + nonzero(dout)
 
@@ -115,18 +115,18 @@ def jvp_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tuple[boo
         assert not outer
         return Pushforward(program, tuple(flags))
 
-    return closed.derived(("jvp", active, wanted), make)
+    return closed.derived(("jvp", active, required), make)
 
 
-def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tuple[bool, ...] = ()) -> Linearized:
-    """A program split into what is computed now and a linear program for later; remembered with the program.
+def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], required: tuple[bool, ...] = ()) -> Linearized:
+    """Split a program into a part that is computed now and a linear program for later; cached on the program.
 
     Args:
       closed: the program.
       active: for each argument, whether it has a tangent.
-      wanted: for each result, whether it must have a tangent, be it zero; default: none must.
+      required: for each result, whether it must have a tangent, even if it is zero; default: none.
     Returns:
-      Both programs, and which results have a tangent: see `Linearized`.
+      Both programs, and which results have a tangent: see `LinearizedProgram`.
 
     >>> from lamina_ir import parse
     >>> closed = parse("{ lambda ; a:f32[] b:f32[]. let c:f32[] = sin a d:f32[] = mul c b in (d,) }")
@@ -136,41 +136,42 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tup
     """
     def split(closed: ClosedJaxpr) -> Linearized:
         avals = closed.in_avals
-        kept: dict[str, Any] = {}
+        info: dict[str, Any] = {}
 
         def run(*args: Any) -> list[Any]:
             out, linear = linearize_flat(lambda *xs: eval_jaxpr(closed, xs), args, active)
-            # Residuals are the values of this trace that rows of the linear program hold; by `id`, since many rows may hold
-            # one. Rows nobody needs go first, so that nothing is kept for them. Constants stay in the rows that hold them.
-            linear.rows = linear.needed()
+            # Residuals are the traced operands of the linear equations, keyed by `id` because several equations may
+            # share one. Dead equations are dropped first, so that they keep no residuals. Constants stay in their
+            # equations.
+            linear.eqns = linear.live_eqns()
             trace = now.trace
             assert isinstance(trace, StagingTrace)
             platform = {e.outvars[0]: e.params for e in trace.eqns if e.primitive is prims.platform_index_p}
             residuals: dict[int, Any] = {}
-            asked: dict[int, Any] = {}  # in the linear program once more, where lowering knows the answer too
-            for _, operands, *_ in linear.rows:
+            platforms: dict[int, Any] = {}  # platform indices: bound again in the linear program, not saved as residuals
+            for _, operands, *_ in linear.eqns:
                 for x in operands:
                     if isinstance(x, Tracer) and type(x) is not LinearTracer:
                         params = platform.get(x._var)  # type: ignore[attr-defined]
                         if params is None:
                             residuals[id(x)] = x
                         else:
-                            asked[id(x)] = x, params
-            kept.update(linear=linear, residuals=list(residuals.values()), asked=asked)
+                            platforms[id(x)] = x, params
+            info.update(linear=linear, residuals=list(residuals.values()), platforms=platforms)
             return [*out, *residuals.values()]
 
         known, outer = stage(run, avals)
         assert not outer
-        linear, residuals, asked, outs = kept["linear"], kept["residuals"], kept["asked"], closed.out_avals
-        # The second program is the record run once more, on variables of its own for residuals and tangents.
+        linear, residuals, platforms, outs = info["linear"], info["residuals"], info["platforms"], closed.out_avals
+        # The linear program replays the recorded equations on new variables for residuals and tangents.
         numbers = {id(r): i for i, r in enumerate(residuals)}
-        flags = tuple([type(o) is LinearTracer or w for o, w in zip(linear.outs, wanted or [False] * len(linear.outs))])
+        flags = tuple([type(o) is LinearTracer or r for o, r in zip(linear.outs, required or [False] * len(linear.outs))])
         n = len(residuals)
 
         def push(*args: Any) -> list[Any]:
             def replace(x: Any) -> Any:
-                if id(x) in asked:
-                    return bind(prims.platform_index_p, **asked[id(x)][1])
+                if id(x) in platforms:
+                    return bind(prims.platform_index_p, **platforms[id(x)][1])
                 i = numbers.get(id(x))
                 return x if i is None else args[i]
             return [instantiate(t, a) for t, on, a in zip(linear.forward(args[n:], replace), flags, outs) if on]
@@ -181,43 +182,56 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tup
 
     def make() -> Linearized:
         found = split(closed)
-        count = len(found.known.out_avals) - len(closed.out_avals)
+        count = len(found.known.out_avals) - len(closed.out_avals)  # number of residuals
+        # Nested calls of one program can need exponentially many residuals: then recompute instead of saving.
         return split(checkpointed(closed, "again")) if too_many(closed, count) else found
 
-    return closed.derived(("linearize", active, wanted), make)
+    return closed.derived(("linearize", active, required), make)
 
 
-def pull_back(closed: ClosedJaxpr, linear: Sequence[bool], held: Sequence[Any], cts: Sequence[Any],
-              overs: Sequence[Any] = (), open: Sequence[bool] = ()) -> list[Any]:
-    """Cotangents of the arguments marked linear (None for zero), from one per result and the values of the others. Those of the
-    `open` ones may be left to be summed over members, as their types say."""
-    rest = iter(held)
+def pull_back(closed: ClosedJaxpr, linear: Sequence[bool], values: Sequence[Any], cts: Sequence[Any],
+              out_varying_axes: Sequence[Any] = (), allow_unreduced: Sequence[bool] = ()) -> list[Any]:
+    """Return the cotangents of the arguments marked linear (None for zero).
+
+    Args:
+      closed: the program.
+      linear: for each argument, whether it is linear.
+      values: the other arguments.
+      cts: one cotangent per result, None for zero.
+      out_varying_axes: for each result, the axes over which the result of the equation varies.
+      allow_unreduced: for each linear argument, whether its cotangent may keep axes over which the caller sums.
+    """
+    rest = iter(values)
     trace = LinearTrace(now.depth + 1)
     with deeper(trace):
         ins = [trace.variable(a) if on else next(rest) for a, on in zip(closed.in_avals, linear)]
         outs = eval_jaxpr(closed, ins)
         wide = [a.over for a in closed.out_avals]
-        if overs:  # the equation's results differ over more: those of another branch, or turn
-            wide = [a | b for a, b in zip(wide, overs)]
-        program = LinearProgram(trace.rows, trace.count, [v for v, on in zip(ins, linear) if on], outs, trace.counted, wide)
-    return program.backward(cts, open=open)
+        if out_varying_axes:  # the result of another branch or iteration may vary over more axes
+            wide = [a | b for a, b in zip(wide, out_varying_axes)]
+        program = LinearProgram(trace.eqns, trace.count, [v for v, on in zip(ins, linear) if on], outs, trace.count_once,
+                                wide)
+    return program.backward(cts, allow_unreduced=allow_unreduced)
 
 
 def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], active: tuple[bool, ...],
-                      wanted: tuple[bool, ...] = (), overs: tuple[frozenset[Any], ...] = (), open: bool = False) -> Transposed:
-    """The transpose of a program that is linear in some of its arguments; remembered with the program.
+                      required: tuple[bool, ...] = (), out_varying_axes: tuple[frozenset[Any], ...] = (),
+                      open: bool = False) -> Transposed:
+    """Transpose a program that is linear in some of its arguments; cached on the program.
 
     Args:
       closed: the program.
-      linear: for each argument, whether it is one of them.
+      linear: for each argument, whether the program is linear in it.
       active: for each result, whether it has a cotangent.
-      wanted: for each linear argument, whether it must have a cotangent, be it zero; default: none must.
-      overs: for each result, mapped axes over which the value that it becomes differs; default: those of its type.
-      open: whether, where one value counts once, its cotangent may be left to be summed over members, as its type says.
+      required: for each linear argument, whether it must have a cotangent, even if it is zero; default: none.
+      out_varying_axes: for each result, the mapped axes over which the result of the equation varies; default: those of
+        its type.
+      open: whether the cotangent of a replicated value that counts once may be returned unreduced; its type then names
+        axes over which the caller sums.
     Returns:
-      A program, and which linear arguments have a cotangent: see `Transposed`.
+      A program, and which linear arguments have a cotangent: see `TransposedProgram`.
     Raises:
-      MissingRuleError: an op on linear values has no transpose.
+      MissingRuleError: a primitive on linear values has no transpose rule.
 
     >>> from lamina_ir import parse
     >>> closed = parse("{ lambda ; a:f32[] b:f32[]. let c:f32[] = sin a d:f32[] = mul c b in (d,) }")
@@ -226,22 +240,22 @@ def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], active: tup
     """
     def make() -> Transposed:
         avals = closed.in_avals
-        held = [a for a, on in zip(avals, linear) if not on]
+        known = [a for a, on in zip(avals, linear) if not on]
         flags: list[bool] = []
 
         def run(*args: Any) -> list[Any]:
-            back = pull_back(closed, linear, args[:len(held)], spread(args[len(held):], active), overs,
+            back = pull_back(closed, linear, args[:len(known)], spread(args[len(known):], active), out_varying_axes,
                              [open] * sum(linear))
-            back = _wanted(back, [a for a, on in zip(avals, linear) if on], wanted)
+            back = _instantiate_required(back, [a for a, on in zip(avals, linear) if on], required)
             flags[:] = [b is not None for b in back]
             return nonzero(back)
 
         ct_avals = [a.strong().differing(a.over | o) for a, o, on in zip(
-            closed.out_avals, overs or [frozenset()] * len(active), active) if on]
-        program, outer = stage(run, held + ct_avals)
+            closed.out_avals, out_varying_axes or [frozenset()] * len(active), active) if on]
+        program, outer = stage(run, known + ct_avals)
         assert not outer
         return Transposed(program, tuple(flags))
 
-    return closed.derived(("transpose", linear, active, wanted, overs, open), make)
+    return closed.derived(("transpose", linear, active, required, out_varying_axes, open), make)
 
 

@@ -1,4 +1,7 @@
-"""The backward rule of one `custom_vjp` call as a row of a linear program: run as it stands, or transposed to go forwards."""
+"""The backward rule of a `custom_vjp` call as an equation of a linear program.
+
+Reverse mode runs the rule; forward mode transposes it.
+"""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -18,27 +21,27 @@ __all__ = ["Pullback", "forward_of", "pullback_p"]
 
 
 class Pullback:
-    """The backward rule of one call with its residuals; what a row of a linear program holds."""
+    """The backward rule of one call with its residuals; the `pull` parameter of a `pullback` equation."""
 
     def __init__(self, call: Any, res_tree: Any, residuals: Sequence[Any], in_avals: Sequence[ShapedArray],
                  active: Sequence[bool], out_avals: Sequence[ShapedArray]) -> None:
         self.call, self.res_tree = call, res_tree
-        self.in_avals, self.active, self.all_out = in_avals, active, out_avals
+        self.in_avals, self.active, self.all_out_avals = in_avals, active, out_avals
         self.out_active = [dtypes.is_inexact(a.dtype) for a in out_avals]
         self.out_avals = [a for a, on in zip(out_avals, self.out_active) if on]
-        self.traced = [isinstance(r, Tracer) for r in residuals]
-        self.operands = [r for r, on in zip(residuals, self.traced) if on]  # the others are known here and now
-        self.plain = [r for r, on in zip(residuals, self.traced) if not on]
+        self.is_traced = [isinstance(r, Tracer) for r in residuals]
+        self.operands = [r for r, on in zip(residuals, self.is_traced) if on]  # only traced residuals become operands
+        self.known = [r for r, on in zip(residuals, self.is_traced) if not on]
         self.axes = [f.name for f in now.axes]
 
-    def back(self, held: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-        """Cotangents of the active arguments."""
-        some, plain = iter(held), iter(self.plain)
-        residuals = [next(some) if on else next(plain) for on in self.traced]
+    def pull_back(self, operands: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+        """Run the backward rule; return the cotangents of the active arguments."""
+        traced, known = iter(operands), iter(self.known)
+        residuals = [next(traced) if on else next(known) for on in self.is_traced]
         full = spread(cts, self.out_active)
         line, now.source = now.source, rule_lines("backward")
         try:
-            found = self.call.backward(self.res_tree, residuals, full, self.all_out, self.in_avals)
+            found = self.call.backward(self.res_tree, residuals, full, self.all_out_avals, self.in_avals)
         except UnboundAxisError as e:
             better = outside_of_map(self.axes, self.call.f.arguments.name)
             if better is None:
@@ -49,25 +52,25 @@ class Pullback:
         return [b for b, on in zip(found, self.active) if on]
 
     def push(self, args: Sequence[Any]) -> list[Any]:
-        """Tangents of the inexact results, by transposing the backward rule."""
+        """Return the tangents of the inexact results by transposing the backward rule."""
         n = len(self.operands)
-        held, tangents = args[:n], args[n:]
+        residuals, tangents = args[:n], args[n:]
         avals = [a for a, on in zip(self.in_avals, self.active) if on]
 
         def run(*xs: Any) -> list[Any]:
-            return [instantiate(b, a) if b is not None else zeros_of(a) for b, a in zip(self.back(xs[:n], xs[n:]), avals)]
+            return [instantiate(b, a) if b is not None else zeros_of(a) for b, a in zip(self.pull_back(xs[:n], xs[n:]), avals)]
 
-        # The rule computes J' y*, linear in y*; J t is its transpose in y*, at the same residuals.
+        # The backward rule computes J^T y*, which is linear in y*. Its transpose in y*, at the same residuals, is J t.
         outer: list[Any] = []
-        closed, _ = stage_onto(outer, run, [*[typeof(h) for h in held], *self.out_avals])
+        closed, _ = stage_onto(outer, run, [*[typeof(r) for r in residuals], *self.out_avals])
         program = forward_of(closed, len(outer) + n, self.call.f.arguments.name)
-        return eval_jaxpr(program, [*outer, *held, *[instantiate(t, a) for t, a in zip(tangents, avals)]])
+        return eval_jaxpr(program, [*outer, *residuals, *[instantiate(t, a) for t, a in zip(tangents, avals)]])
 
 
-def forward_of(closed: Any, n_held: int, name: str) -> Any:
-    """The program (held, tangents) -> tangents whose transpose in the later operands is `closed`."""
+def forward_of(closed: Any, n_residuals: int, name: str) -> Any:
+    """Return the program (residuals, tangents) -> tangents whose transpose is the backward rule `closed`."""
     outs = closed.out_avals
-    linear = (False,) * n_held + (True,) * (len(closed.in_avals) - n_held)
+    linear = (False,) * n_residuals + (True,) * (len(closed.in_avals) - n_residuals)
     try:
         found = by_members(transpose_program, closed, linear, (True,) * len(outs))
     except (LaminaError, TypeError, AttributeError, AssertionError) as e:
@@ -77,13 +80,13 @@ def forward_of(closed: Any, n_held: int, name: str) -> Any:
     if all(found.active_out):
         return found.program
 
-    def whole() -> Any:
+    def fill_zeros() -> Any:  # results with a zero tangent as arrays of zeros
         def run(*xs: Any) -> list[Any]:
             rest = iter(eval_jaxpr(found.program, xs))
-            return [next(rest) if on else zeros_of(v) for v, on in zip(closed.in_avals[n_held:], found.active_out)]
+            return [next(rest) if on else zeros_of(v) for v, on in zip(closed.in_avals[n_residuals:], found.active_out)]
         return stage(run, found.program.in_avals)[0]
 
-    return closed.derived(("forward_of", n_held), whole)
+    return closed.derived(("forward_of", n_residuals), fill_zeros)
 
 
 def _pull_infer(*avals: Any, pull: Pullback) -> list[ShapedArray]:
@@ -96,7 +99,7 @@ pullback_p = Primitive("pullback", params=("pull",), family="custom", infer=_pul
 
 def _pullback_transpose(cts: Sequence[Any], *args: Any, pull: Pullback) -> Any:
     n = len(pull.operands)
-    found = pull.back(args[:n], list(cts))
+    found = pull.pull_back(args[:n], list(cts))
     return found[0] if len(args) == 1 else [None] * n + found
 
 

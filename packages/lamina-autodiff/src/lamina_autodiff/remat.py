@@ -1,4 +1,4 @@
-"""`checkpoint`: compute again instead of keeping. What a differentiated call keeps, and the program that recomputes."""
+"""`checkpoint` (rematerialization): save the arguments of a call and recompute its residuals in the backward pass."""
 from __future__ import annotations
 
 import functools
@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 
 class _Eager(threading.local):
-    """How many checkpointed functions run one in another in this thread, on arrays."""
+    """Nesting depth of the checkpointed functions that run on concrete arrays in this thread."""
 
     level = 0
 
@@ -36,18 +36,20 @@ _eager = _Eager()
 
 
 def run_program(prim: Any, closed: ClosedJaxpr, args: Sequence[Any], **params: Any) -> Any:
-    """A call of a program: one op where something is traced, else op by op, so that nothing is compiled for it. One that
-    asks for its platform is a jitted call: lowering takes the branch of the platform and leaves the others alone."""
+    """Call a program: as one equation if something is traced, else primitive by primitive, so that nothing is compiled.
+
+    A program with a platform index runs as a jitted call: lowering then compiles only the branch of the platform.
+    """
     if now.trace is EVALUATION and not any(isinstance(a, Tracer) for a in args):
-        here = closed.memo("here", lambda: _op_by_op(closed))
-        if here is not None:
-            return tuple(eval_jaxpr(here, args))
+        eager = closed.memo("here", lambda: _eager_program(closed))
+        if eager is not None:
+            return tuple(eval_jaxpr(eager, args))
         prim, params = prims.xla_call_p, {**prims.xla_call_p.defaults, "name": params["name"]}
     return bind(prim, *args, call_jaxpr=closed, **params)
 
 
-def _op_by_op(closed: ClosedJaxpr) -> Any:
-    """The program to run one op at a time, where there is nothing to move values for; None if it asks for its platform."""
+def _eager_program(closed: ClosedJaxpr) -> Any:
+    """Return the program for eager evaluation, without memory transfers; None if it has a platform index."""
     used = {e.primitive for e in walk(closed)}
     if prims.platform_index_p in used:
         return None
@@ -57,8 +59,14 @@ def _op_by_op(closed: ClosedJaxpr) -> Any:
 
 
 class Recomputed(NamedTuple):
-    """`known(operands) -> (results, saved)`, and `linear(those of (saved, operands, active tangents) that `used` marks)
-    -> tangents of the results marked in `active_out`, which computes again what was not saved."""
+    """A program split for rematerialization.
+
+    Attributes:
+      known: operands -> (results, saved values).
+      linear: those of (saved values, operands, active tangents) marked in `used` -> tangents of the results marked in
+        `active_out`. It recomputes the values that were not saved.
+      saved: number of saved values.
+    """
 
     known: ClosedJaxpr
     linear: ClosedJaxpr
@@ -68,13 +76,13 @@ class Recomputed(NamedTuple):
 
 
 def recompute_program(closed: ClosedJaxpr, active: tuple[bool, ...], what: str, policy: Any = None) -> Recomputed:
-    """Split a program, that of `what`, for recomputation, keeping the results that `policy` asks for."""
+    """Split a program for rematerialization, saving the values that `policy` selects; errors name it as `what`."""
     refuse_effects_twice(what, closed)
-    return closed.derived(("recompute", active, policy), lambda: _keys_again(_split(closed, active, policy)))
+    return closed.derived(("recompute", active, policy), lambda: _mark_key_reuse(_split(closed, active, policy)))
 
 
-def _keys_again(made: Recomputed) -> Recomputed:
-    """What is computed again draws again from its keys, on purpose."""
+def _mark_key_reuse(made: Recomputed) -> Recomputed:
+    """Mark random draws of the recomputation as intended key reuse, for the key-reuse check."""
     if not has_keys(made.linear):
         return made
     return made._replace(linear=rewrite(made.linear, lambda e: [Eqn(
@@ -90,9 +98,9 @@ def _split(closed: ClosedJaxpr, active: tuple[bool, ...], policy: Any) -> Recomp
 
     def run(*xs: Any) -> list[Any]:
         values, primals, tangents = xs[:n], xs[n:n + len(active)], xs[n + len(active):]
-        # Linearized with the computation whole, each kept value beside what it stands for (`saved`): values are the kept ones,
-        # tangents go through the computed ones. Then `resume` leaves the kept values alone, and dead code takes what made
-        # them.
+        # `kept.again` pairs each saved value with its recomputation (primitive `saved`): values come from the saved
+        # one, tangents go through the recomputed one. `resume` then drops the pairs and uses the saved values only, and
+        # dead code elimination removes the recomputation of the saved values.
         _, program = linearize_flat(lambda *args: eval_jaxpr(kept.again, [*args, *values]), primals, active)
         flags[:] = [type(o) is LinearTracer for o in program.outs]
         return [t for t, on in zip(program.forward(tangents), flags) if on]
@@ -100,13 +108,13 @@ def _split(closed: ClosedJaxpr, active: tuple[bool, ...], policy: Any) -> Recomp
     program, outer = stage(run, [*saved, *avals, *[a.strong() for a, on in zip(avals, active) if on]])
     assert not outer
     linear, used = _dce(program if policy is None else resume(program))
-    # What the policy chose and no derivative reads is not handed out.
+    # Values that the policy selects but no derivative reads are not saved.
     known = closed if policy is None else _dce(kept.forward, [True] * count + used[:n], instantiate=True)[0]
     return Recomputed(known, linear, sum(used[:n]), (*[True] * sum(used[:n]), *used[n:]), tuple(flags))
 
 
 def _saved_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """The kept value, and the tangent of what it stands for."""
+    """Return the saved value, and the tangent of the recomputed one."""
     return primals[1], tangents[0]
 
 
@@ -125,18 +133,17 @@ def checkpoint(fun: None = None, concrete: bool = False, prevent_cse: bool = Tru
 
 def checkpoint(fun: Callable[..., Any] | None = None, concrete: bool = False, prevent_cse: bool = True,
                policy: Callable[..., bool] | None = None, static_argnums: int | Sequence[int] = ()) -> Callable[..., Any]:
-    """A function that computes what it does, and when differentiated keeps its arguments instead of what it computed
-    on the way; the backward pass computes that again.
+    """Make a function that is rematerialized: its backward pass recomputes intermediate values instead of saving them.
 
     Args:
-      fun: function of arrays and trees of them. Left out, `checkpoint` is a decorator with options.
-      concrete: allow Python control flow on known values: outside of `jit` the function is run as it is, and run
+      fun: function of arrays and trees of them. If omitted, `checkpoint` returns a decorator with these options.
+      concrete: allow Python control flow on known values: outside `jit` the function runs on concrete values, and runs
         again in the backward pass.
-      prevent_cse: keep the compiler from merging the second computation with the first, which would keep the memory.
-        Not needed in the body of a loop.
-      policy: what to keep all the same: one of `checkpoint_policies`, or a function of a primitive, its operands'
-        types and its params.
-      static_argnums: positions of arguments that are Python values; a call with one that is not hashable is traced anew.
+      prevent_cse: prevent the compiler from merging the recomputation with the first computation, which would keep the
+        residuals in memory. Not needed in the body of a loop.
+      policy: which values to save: one of `checkpoint_policies`, or a function of a primitive, its operand types and
+        its params.
+      static_argnums: positions of arguments that are Python values; a call with an unhashable one is traced anew.
     Returns:
       A function of the same arguments and results.
 
@@ -155,7 +162,7 @@ def checkpoint(fun: Callable[..., Any] | None = None, concrete: bool = False, pr
     spec = JitSpec(fun, static_argnums=static_argnums, call="checkpoint")
     params = dict(differentiated=False, name=spec.name, policy=policy, prevent_cse=bool(prevent_cse))
 
-    def plain(args: Any, kwargs: Any) -> Any:  # on arrays, as a traced call would see
+    def run_eagerly(args: Any, kwargs: Any) -> Any:  # on arrays, which a traced call would get too
         flat, tree, static = spec.split(args, kwargs)
         args, kwargs = trees.tree_unflatten(tree, arrays_of(flat))
         if static:
@@ -175,11 +182,11 @@ def checkpoint(fun: Callable[..., Any] | None = None, concrete: bool = False, pr
         if spec.statics.nums and (odd := [i for i in spec.statics.nums if i < len(args) and not _hashable(args[i])]):
             rest = [x for i, x in enumerate(args) if i not in odd]
             nums = [n - sum(i < n for i in odd) for n in spec.statics.nums.difference(odd)]
-            return checkpoint(_given(fun, args, odd), **{**options, "static_argnums": nums})(*rest, **kwargs)
+            return checkpoint(_bind_args(fun, args, odd), **{**options, "static_argnums": nums})(*rest, **kwargs)
         if now.trace is EVALUATION and not now.depth or config.disable_jit.value:
-            return plain(args, kwargs)
+            return run_eagerly(args, kwargs)
         flat, tree, static = spec.split(args, kwargs)
-        # Run as it is, with values to look at; staged, as below, there are none.
+        # With concrete=True the function runs on concrete values; the staged call below would have none.
         if concrete and now.trace is EVALUATION:
             call = _Concrete(spec, tree, static, params)
             outs = call_custom(call, flat)
@@ -187,7 +194,7 @@ def checkpoint(fun: Callable[..., Any] | None = None, concrete: bool = False, pr
         staged = spec.stage(flat, tree, static)
         operands = [*staged.outer, *flat]
         if not deepest(operands).heeds_rules(operands):
-            return plain(args, kwargs)
+            return run_eagerly(args, kwargs)
         return trees.tree_unflatten(staged.out_tree, bind(prims.remat_p, *operands, call_jaxpr=staged.closed, **params))
 
     return functools.update_wrapper(checkpointed, fun, updated=())
@@ -197,22 +204,22 @@ def _hashable(x: Any) -> bool:
     try:
         hash(x)
     except TypeError:
-        return isinstance(x, Tracer)  # which is refused as a static argument, in its own words
+        return isinstance(x, Tracer)  # a tracer gets the error for traced static arguments
     return True
 
 
-def _given(fun: Callable[..., Any], args: Sequence[Any], at: Sequence[int]) -> Callable[..., Any]:
-    """`fun` of the other arguments: those at `at` are what they are in `args`."""
+def _bind_args(fun: Callable[..., Any], args: Sequence[Any], at: Sequence[int]) -> Callable[..., Any]:
+    """Return `fun` with the arguments at positions `at` fixed to those in `args`."""
     @functools.wraps(fun, updated=())
-    def of_the_others(*rest: Any, **kwargs: Any) -> Any:
+    def partial(*rest: Any, **kwargs: Any) -> Any:
         left = iter(rest)
         return fun(*[x if i in at else next(left) for i, x in enumerate(args)], **kwargs)
-    del of_the_others.__wrapped__  # its parameters are others
-    return of_the_others
+    del partial.__wrapped__  # the parameters differ, so the signature of `fun` must not be shown
+    return partial
 
 
 class _Concrete(CustomCall):
-    """A call of a checkpointed function that may look at known values."""
+    """A call of a checkpointed function with concrete=True: Python control flow may read known values."""
 
     def __init__(self, spec: JitSpec, tree: Any, static: Any, params: dict[str, Any]) -> None:
         self.spec, self.tree, self.static, self.params = spec, tree, static, params
@@ -238,13 +245,13 @@ class _Concrete(CustomCall):
             return trace.join(outs, found)
         outs = self.run(*primals)
         refuse_closures("checkpoint (concrete=True)", self.spec.name, trace, outs)
-        pull = _Again(self, primals, active, outs)
-        found = trace.linear.row(pullback_p, (*pull.operands, *nonzero(tangents)), {"pull": pull}, pull.out_avals)
+        pull = _Rerun(self, primals, active, outs)
+        found = trace.linear.record_typed(pullback_p, (*pull.operands, *nonzero(tangents)), {"pull": pull}, pull.out_avals)
         return trace.join(outs, spread(found, pull.out_active))
 
 
-class _Again:
-    """A row of a linear program that runs a function once more."""
+class _Rerun:
+    """The `pull` of a `pullback` equation that runs the function again."""
 
     def __init__(self, call: _Concrete, primals: Sequence[Any], active: Sequence[bool], outs: Sequence[Any]) -> None:
         self.call, self.active, self.operands = call, active, list(primals)
@@ -252,12 +259,13 @@ class _Again:
         self.out_active = [dtypes.is_inexact(a.dtype) for a in avals]
         self.out_avals = [a for a, on in zip(avals, self.out_active) if on]
 
-    def back(self, primals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-        """Cotangents of the active arguments."""
+    def pull_back(self, primals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+        """Return the cotangents of the active arguments."""
         n = len(primals)
         given = [instantiate(ct, a) for ct, a in zip(cts, self.out_avals)]
         if any(isinstance(x, Tracer) for x in (*primals, *given)):
-            # The second run waits for the cotangents: merged with the first, it would keep all that it is there to forget.
+            # The barrier makes the second run depend on the cotangents. Otherwise the compiler could merge it with the
+            # first run and keep all residuals.
             both = bind(prims.optimization_barrier_p, *primals, *given)
             primals, given = both[:n], list(both[n:])
         line, now.source = now.source, rule_lines()
@@ -268,7 +276,7 @@ class _Again:
         return program.backward(spread(given, self.out_active), free=True)
 
     def push(self, args: Sequence[Any]) -> list[Any]:
-        """Tangents of the inexact results."""
+        """Return the tangents of the inexact results."""
         n = len(self.operands)
         line, now.source = now.source, rule_lines()
         try:
@@ -279,7 +287,7 @@ class _Again:
 
 
 def checkpoint_name(x: Any, name: str) -> Any:
-    """`x` under a name, for checkpoint policies such as `save_only_these_names`.
+    """Name a value, for checkpoint policies such as `save_only_these_names`.
 
     Args:
       x: array or tree of arrays.

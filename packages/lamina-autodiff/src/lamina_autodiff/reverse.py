@@ -1,4 +1,4 @@
-"""`vjp`, `grad`, `value_and_grad`, `linear_transpose`: derivatives pulled back."""
+"""`vjp`, `grad`, `value_and_grad`, `linear_transpose`: reverse-mode derivatives."""
 from __future__ import annotations
 
 import dataclasses
@@ -29,10 +29,10 @@ Aux = TypeVar("Aux")
 
 @runtime_checkable
 class Pulling(Protocol):
-    """The linear part of a function at a point, to be pulled back through.
+    """The linearization of a function at a point, as reverse mode uses it.
 
     Attributes:
-      outs: one entry per flat result; cut to those that have cotangents.
+      outs: one entry per flat result; reverse mode truncates it to the results that get cotangents.
 
     >>> class Half:
     ...     def __init__(self, outs):
@@ -46,20 +46,21 @@ class Pulling(Protocol):
     outs: Any
 
     def backward(self, cts: Sequence[Any], *, free: bool = False) -> Sequence[Any]:
-        """The cotangents of the active arguments from those of the results, None for zero; `free`: this is the only time."""
+        """Return the cotangents of the active arguments, None for zero. `free` marks the last call: drop residuals."""
         ...
 
 
-# `by(fun, flat primals, which are active)`: the flat results, and how cotangents are pulled back
+# `linearize(fun, flat_primals, active)` returns the flat results and a LinearizedFunction
 Linearize = Callable[[Callable[..., Sequence[Any]], Sequence[Any], Sequence[bool]], tuple[list[Any], Any]]
 
 
-def _linearized(call: str, fun: Callable[..., Any], args: Sequence[Any], has_aux: bool, by: Linearize) -> Any:
+def _linearize_tree(call: str, fun: Callable[..., Any], args: Sequence[Any], has_aux: bool, linearize: Linearize) -> Any:
+    """Linearize a function of trees with `linearize`, which works on flat arguments."""
     flat, tree = trees.tree_flatten(tuple(args))
     avals = leaf_types(call, fun, flat, tree)
     active = [dtypes.is_inexact(a.dtype) for a in avals]
     run, info = _flat_function(fun, tree, has_aux, call)
-    out, program = by(run, flat, active)
+    out, program = linearize(run, flat, active)
     out_tree, aux_tree, n = info
     program.outs = program.outs[:n]
     return avals, active, tree, out, program, out_tree, aux_tree, n
@@ -67,48 +68,48 @@ def _linearized(call: str, fun: Callable[..., Any], args: Sequence[Any], has_aux
 
 def _pull(fun: Callable[..., Any] | None, program: Pulling, avals: Sequence[Any], active: Sequence[bool],
           cts: Sequence[Any], free: bool = False) -> list[Any]:
-    """The cotangents of all inputs; what is done around the rows has the line of the function's `def`."""
+    """Return the cotangents of all inputs; equations bound outside transpose rules get the line of `def fun`."""
     line = now.source
     if fun is not None and line is None and now.trace is not EVALUATION:
         now.source = source_of_function(fun)
     try:
-        return _pulled(program, avals, active, cts, free)
+        return _pull_back(program, avals, active, cts, free)
     finally:
         now.source = line
 
 
-def _pulled(program: Pulling, avals: Sequence[Any], active: Sequence[bool], cts: Sequence[Any],
-            free: bool) -> list[Any]:
+def _pull_back(program: Pulling, avals: Sequence[Any], active: Sequence[bool], cts: Sequence[Any],
+               free: bool) -> list[Any]:
     return [zeros_of(a) if ct is None else as_weak_as(ct, a) if a.weak_type else ct
             for a, ct in zip(avals, spread(program.backward(cts, free=free), active))]
 
 
 @dataclasses.dataclass(eq=False)
 class _Pull:
-    """How the linear function of a `vjp` is applied."""
+    """Apply the linear program of a `vjp` to a cotangent: check it and restore trees."""
 
-    fun: Callable[..., Any] | None  # whose line the equations around the rows get; pickles leave it out
+    fun: Callable[..., Any] | None  # equations outside the transpose rules get its line; not pickled
     name: str
     tree: Any
     avals: Sequence[Any]
     active: Sequence[bool]
     out_tree: Any
     out_avals: Sequence[Any]
-    shared: list[tuple[Hashable, ...]]
+    sum_axes: list[tuple[Hashable, ...]]  # per flat primal, the reduce_axes to sum its cotangent over
 
     def __call__(self, program: Pulling, *given: Any) -> Any:
         if len(given) != 1:
-            raise TypeError(f"vjp of `{self.name}`: the function that pulls back takes one argument, a cotangent of the "
+            raise TypeError(f"vjp of `{self.name}`: the vjp function takes one argument, a cotangent of the "
                             f"output's tree; got {len(given)}")
         flat_ct, ct_tree = trees.tree_flatten(given[0])
         if ct_tree != self.out_tree:
             raise ShapeError(f"vjp: the cotangent must have the tree of the output of `{self.name}`, {self.out_tree}; "
                              f"got {ct_tree}")
         cts = _pull(self.fun, program, self.avals, self.active, cotangent_leaves("vjp", self.out_avals, flat_ct))
-        return trees.tree_unflatten(self.tree, _reduced(cts, self.shared))
+        return trees.tree_unflatten(self.tree, _sum_over_axes(cts, self.sum_axes))
 
     def __reduce__(self) -> Any:
-        return _Pull, (None, self.name, self.tree, self.avals, self.active, self.out_tree, self.out_avals, self.shared)
+        return _Pull, (None, self.name, self.tree, self.avals, self.active, self.out_tree, self.out_avals, self.sum_axes)
 
 
 @overload
@@ -127,20 +128,20 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool, reduce_axes: Sequ
 
 @boundary
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: Sequence[Hashable] = ()) -> Any:
-    """The value of `fun` and the function that pulls cotangents of its output back to its arguments.
+    """Compute the value of `fun` and its vector-Jacobian product function.
 
     Args:
       fun: function of arrays and trees of them.
       primals: the point, one entry per argument.
       has_aux: whether `fun` returns (output, auxiliary data).
-      reduce_axes: names of mapped axes. The cotangents of arguments that are the same on all members of such an axis, which
-        `fun` broadcasts over it, are summed over it.
+      reduce_axes: names of mapped axes. Cotangents of arguments that are replicated over such an axis are summed over
+        it.
     Returns:
       (output, `f_vjp`), and the auxiliary data if `has_aux`; `f_vjp(ct)` returns a tuple, one entry per
-      argument, of the argument's tree, shapes and dtypes (dtype `float0` for integers). `f_vjp` is a tree of the arrays
-      it holds: `jit` can return and take it, and it can be a residual of `custom_vjp`.
+      argument, of the argument's tree, shapes and dtypes (dtype `float0` for integers). `f_vjp` is a pytree of its
+      residuals: `jit` can return and take it, and it can be a residual of `custom_vjp`.
     Raises:
-      TypeError, ValueError: the cotangent does not fit the output.
+      TypeError, ValueError: the cotangent does not match the output.
 
     >>> y, f_vjp = vjp(lambda x, y: x * y, 3.0, 4.0)
     >>> f_vjp(1.0)
@@ -150,42 +151,42 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     return vjp_by(linearize_flat, fun, primals, has_aux, reduce_axes)
 
 
-def vjp_by(by: Linearize, fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool,
+def vjp_by(linearize: Linearize, fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool,
            reduce_axes: Sequence[Hashable]) -> Any:
-    """`vjp` with another way to pull back."""
-    avals, active, tree, out, program, out_tree, aux_tree, n = _linearized("vjp", fun, primals, has_aux, by)
+    """Implement `vjp` with a given linearizer."""
+    avals, active, tree, out, program, out_tree, aux_tree, n = _linearize_tree("vjp", fun, primals, has_aux, linearize)
     out_avals, name = [typeof(o) for o in out[:n]], function_name(fun)
-    shared = _shared("vjp", avals, reduce_axes)
-
-    pull = _Pull(fun, name, tree, avals, active, out_tree, out_avals, shared)
+    pull = _Pull(fun, name, tree, avals, active, out_tree, out_avals, _find_sum_axes("vjp", avals, reduce_axes))
     recorded = isinstance(program, LinearProgram)
     f_vjp = LinearFunction(f"vjp of {name}", program, pull) if recorded else functools.partial(boundary(pull), program)
     value = trees.tree_unflatten(out_tree, out[:n])
     return (value, f_vjp, trees.tree_unflatten(aux_tree, out[n:])) if has_aux else (value, f_vjp)
 
 
-def _shared(call: str, avals: Sequence[Any], axes: Any) -> list[tuple[Hashable, ...]]:
-    """For each flat primal those of the axes over which it is broadcast: over which it does not differ. A primal that differs
-    has a cotangent of its own at each member."""
+def _find_sum_axes(call: str, avals: Sequence[Any], axes: Any) -> list[tuple[Hashable, ...]]:
+    """Return for each flat primal the axes over which it is replicated; its cotangent is summed over these.
+
+    A primal that varies over an axis has a separate cotangent on each member. The list is empty if nothing is summed.
+    """
     axes = axis_names(f"{call}: reduce_axes", axes) if axes != () else axes
     for name in axes:
-        lax.axis_size((name,))  # it must be bound
-    each = [name for name in axes if not counts_once(name)]  # where one value counts once its gradient is the sum already
+        lax.axis_size((name,))  # raises if the axis is not bound
+    each = [name for name in axes if not counts_once(name)]  # over the others the cotangent is summed already
     return [tuple([name for name in each if name not in a.over]) for a in avals] if each else []
 
 
-def _reduced(cts: Sequence[Any], shared: Sequence[tuple[Hashable, ...]]) -> Sequence[Any]:
-    """Flat cotangents, each summed over the axes over which its primal is broadcast."""
-    if not shared:
+def _sum_over_axes(cts: Sequence[Any], sum_axes: Sequence[tuple[Hashable, ...]]) -> Sequence[Any]:
+    """Sum each flat cotangent over its axes."""
+    if not sum_axes:
         return cts
-    return [lax.psum(g, axes) if axes and g.dtype != dtypes.float0 else g for g, axes in zip(cts, shared, strict=True)]
+    return [lax.psum(g, axes) if axes and g.dtype != dtypes.float0 else g for g, axes in zip(cts, sum_axes, strict=True)]
 
 
 @boundary
 def value_and_grad(fun: Callable[P, R], argnums: int | Sequence[int] = 0, has_aux: bool = False,
                    holomorphic: bool = False, allow_int: bool = False,
                    reduce_axes: Sequence[Hashable] = ()) -> Callable[P, tuple[R, Any]]:
-    """A function that returns the value of `fun` and its gradient.
+    """Make a function that returns the value of `fun` and its gradient.
 
     Args: as for `grad`.
     Returns:
@@ -197,9 +198,9 @@ def value_and_grad(fun: Callable[P, R], argnums: int | Sequence[int] = 0, has_au
     return value_and_grad_by(linearize_flat, "value_and_grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
 
-def value_and_grad_by(by: Linearize, call: str, fun: Callable[..., Any], argnums: Any, has_aux: bool, holomorphic: bool,
+def value_and_grad_by(linearize: Linearize, call: str, fun: Callable[..., Any], argnums: Any, has_aux: bool, holomorphic: bool,
                       allow_int: bool, reduce_axes: Sequence[Hashable]) -> Callable[..., Any]:
-    """`value_and_grad` with another way to pull back."""
+    """Implement `value_and_grad` with a given linearizer."""
     if not callable(fun):
         raise TypeError(f"{call}: expected a function; got {type(fun).__name__}")
 
@@ -216,16 +217,16 @@ def value_and_grad_by(by: Linearize, call: str, fun: Callable[..., Any], argnums
             return fun(*full, **kwargs)
 
         chosen.__name__ = function_name(fun)
-        avals, active, tree, out, program, out_tree, aux_tree, n = _linearized(call, chosen, [args[i] for i in nums],
-                                                                               has_aux, by)
-        shared = _shared(call, avals, reduce_axes)
+        avals, active, tree, out, program, out_tree, aux_tree, n = _linearize_tree(
+            call, chosen, [args[i] for i in nums], has_aux, linearize)
+        sum_axes = _find_sum_axes(call, avals, reduce_axes)
         for a in avals:
             check_input(call, fun, a, holomorphic, allow_int)
         check_scalar_output(call, fun, out[:n], out_tree, holomorphic)
-        # x* = J' 1. No one pulls back twice, so the record is given up while it is walked.
+        # x* = J^T 1. The program is pulled back only once, so residuals are freed on the way.
         seed = number_like(1, typeof(out[0]))
         flat = _pull(fun, program, avals, active, [seed], free=True)
-        grads = trees.tree_unflatten(tree, _reduced(flat, shared))
+        grads = trees.tree_unflatten(tree, _sum_over_axes(flat, sum_axes))
         value = trees.tree_unflatten(out_tree, out[:n])
         if has_aux:
             value = (value, trees.tree_unflatten(aux_tree, out[n:]))
@@ -237,7 +238,7 @@ def value_and_grad_by(by: Linearize, call: str, fun: Callable[..., Any], argnums
 @boundary
 def grad(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
          allow_int: bool = False, reduce_axes: Sequence[Hashable] = ()) -> Callable[P, Any]:
-    """A function that returns the gradient of a scalar-valued function.
+    """Make a function that returns the gradient of a scalar-valued function.
 
     Args:
       fun: function whose output is one scalar.
@@ -245,12 +246,12 @@ def grad(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool 
       has_aux: whether `fun` returns (output, auxiliary data); the result is then (gradient, auxiliary data).
       holomorphic: whether `fun` is a holomorphic function of complex inputs.
       allow_int: whether integer inputs are allowed; their gradient has dtype `float0`.
-      reduce_axes: names of mapped axes. The gradients by arguments that are the same on all members of such an axis, which
-        `fun` broadcasts over it, are summed over it; those by others are each member's own.
+      reduce_axes: names of mapped axes. Gradients of arguments that are replicated over such an axis are summed over
+        it; gradients of varying arguments stay separate on each member.
     Returns:
       A function of the same arguments; gradients have the trees, shapes and dtypes of the arguments.
     Raises:
-      TypeError: the output is no scalar, or an input or output has a dtype that cannot be differentiated as asked.
+      TypeError: the output is not a scalar, or an input or output has a dtype that these options do not allow.
 
     >>> grad(lambda x: x * x)(3.0)
     Array(6., dtype=float32, weak_type=True)
@@ -258,10 +259,10 @@ def grad(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool 
     return grad_by(linearize_flat, fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
 
-def grad_by(by: Linearize, fun: Callable[..., Any], argnums: Any, has_aux: bool, holomorphic: bool, allow_int: bool,
+def grad_by(linearize: Linearize, fun: Callable[..., Any], argnums: Any, has_aux: bool, holomorphic: bool, allow_int: bool,
             reduce_axes: Sequence[Hashable]) -> Callable[..., Any]:
-    """`grad` with another way to pull back."""
-    both = value_and_grad_by(by, "grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
+    """Implement `grad` with a given linearizer."""
+    both = value_and_grad_by(linearize, "grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
     @boundary
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -273,17 +274,17 @@ def grad_by(by: Linearize, fun: Callable[..., Any], argnums: Any, has_aux: bool,
 
 @boundary
 def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequence[Hashable] = ()) -> Callable[..., Any]:
-    """The transpose of a function that is linear in all its arguments.
+    """Make the transpose of a function that is linear in all its arguments.
 
     Args:
       fun: a linear function.
-      primals: arguments, or anything with `shape` and `dtype`; only their types are read.
+      primals: arguments, or objects with `shape` and `dtype`; only their types are read.
       reduce_axes: as for `vjp`.
     Returns:
       A function from a cotangent of the output to a tuple with one cotangent per argument.
     Raises:
       TypeError: arguments or results are booleans, or some are integers and others are not.
-      TypeError: `fun` is not linear; names the first op that is not, its operands and the line it stands in.
+      TypeError: `fun` is not linear; the message names the first nonlinear operation, its operands and its source line.
 
     >>> linear_transpose(lambda x: x * 2.0, 1.0)(3.0)
     (Array(6., dtype=float32, weak_type=True),)
@@ -292,7 +293,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
     flat, tree = trees.tree_flatten(primals)
     avals = duck_types("linear_transpose", function_name(fun), flat, trees.tree_structure((primals, {})))
     run, info = _flat_function(fun, tree, False, "linear_transpose")
-    if config.check_tracer_leaks.value:  # a linear program holds its own variables: what else does is seen on a staged one
+    if config.check_tracer_leaks.value:  # leaked tracers are found by staging: a linear program holds its own variables
         stage(run, avals)
     program = record_linear(run, avals, function_name(fun))
     out_tree = info[0]
@@ -303,7 +304,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
                         f"dtypes, or all integers; got {', '.join(a.long() for a in avals)} -> "
                         f"{', '.join(a.long() for a in out_avals)}")
     integers = None in kinds
-    shared = _shared("linear_transpose", avals, reduce_axes)
+    sum_axes = _find_sum_axes("linear_transpose", avals, reduce_axes)
 
     @boundary
     def transposed(ct: Any) -> Any:
@@ -313,12 +314,12 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
         leaves = cotangent_leaves("linear_transpose", out_avals, flat_ct, integers)
         try:
             back = program.backward(leaves)
-        except LeakedTracerError as e:  # the row of a loop has treated a linear variable as known
+        except LeakedTracerError as e:  # the transpose rule of a loop used a linear variable as a known value
             raise TypeError(f"linear_transpose: `{function_name(fun)}` is not linear: in the body of a loop or branch, "
-                            "operands of an op that is not linear depend on the arguments") from e
+                            "operands of a nonlinear primitive depend on the arguments") from e
         cts = [(lax.full(a.shape, 0, a.dtype) if integers else zeros_of(a)) if b is None else as_weak_as(b, a)
                for a, b in zip(avals, back)]
-        return trees.tree_unflatten(tree, _reduced(cts, shared))
+        return trees.tree_unflatten(tree, _sum_over_axes(cts, sum_axes))
 
     return transposed
 

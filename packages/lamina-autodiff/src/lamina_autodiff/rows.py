@@ -1,8 +1,9 @@
-"""Forms of forward rows: what a row of `jvp_rules` may be beside a function. Each is called like one.
+"""Kinds of JVP rules in `jvp_rules` other than plain functions. All are callable like a function rule.
 
-`Slopes` and the rows that follow from facts are told apart from functions by their class, so that the commonest ops cost
-one look-up and no packing of params; `Split` and `Slopes` also say what a whole program can be asked without being traced:
-which results have a tangent at all (dependence.py), and how its linear part is cut off (`linearize`).
+`JVPTrace` recognizes `ElementwiseJVP`, linear and bilinear rules by their class: the commonest primitives then cost one
+look-up and pass their parameters as a dict, without unpacking. `ElementwiseJVP` and `LinearizeRule` also answer
+questions about a program without tracing it: which results have a tangent (`engine.dependence`), and how its linear
+part is split off (`linearize`).
 """
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ __all__ = ["PUSHING", "Slopes", "Split", "instantiate", "nonzero", "row_of_facts
 _add_p, _sub_p, _mul_p, _neg_p = prims.add_p, prims.sub_p, prims.mul_p, prims.neg_p
 
 
-class _Row:
-    """A row with `push(primals, tangents, params)`; `kind` is its word in docs/ops.md."""
+class _Rule:
+    """Base of rules with `push(primals, tangents, params)`; docs/_generated/ops.md prints `kind`."""
 
     __slots__ = ("prim",)
     kind = ""
@@ -34,18 +35,18 @@ class _Row:
         return self.push(primals, tangents, params)
 
     def __repr__(self) -> str:
-        return f"<{self.kind} row of {self.prim.name}>"
+        return f"<{self.kind} rule of {self.prim.name}>"
 
 
-class Slopes(_Row):
-    """The row of an elementwise op whose tangent is the sum of slope times tangent over its operands.
+class Slopes(_Rule):
+    """JVP rule of an elementwise primitive: the tangent is the sum over operands of derivative times tangent.
 
     Args:
-      prim: the op.
-      fs: per operand, `f(*primals, ans, **params)` giving d out / d operand from the operands and the result, or None
-        where it is zero; none at all for an op that is constant almost everywhere.
+      prim: the primitive.
+      derivatives: per operand, `f(*primals, ans, **params)` returning d out / d operand from the operands and the
+        result, or None if it is zero. Pass none for a primitive that is constant almost everywhere.
     Raises:
-      TypeError: one of them cannot be called, or a name of its own is that of a param of the op.
+      TypeError: a derivative is not callable, or has a positional parameter named like a parameter of the primitive.
 
     >>> from lamina_autodiff import jvp
     >>> from lamina_autodiff.extend import jvp_rules
@@ -54,36 +55,37 @@ class Slopes(_Row):
     Array(2., dtype=float32, weak_type=True)
     """
 
-    __slots__ = ("fs",)
-    kind = property(lambda self: "slope" if any(self.fs) else "zero")
+    __slots__ = ("derivatives",)
+    kind = property(lambda self: "slope" if any(self.derivatives) else "zero")
 
-    def __init__(self, prim: Primitive, *fs: Callable[..., Any] | None) -> None:
+    def __init__(self, prim: Primitive, *derivatives: Callable[..., Any] | None) -> None:
         if not isinstance(prim, Primitive):
-            raise TypeError(f"slope: expected a Primitive; got {type(prim).__name__}: {prim!r:.60}")
+            raise TypeError(f"ElementwiseJVP: expected a Primitive; got {type(prim).__name__}: {prim!r:.60}")
         self.prim = prim
-        self.fs = fs
-        for i, f in enumerate(fs):
+        self.derivatives = derivatives
+        for i, f in enumerate(derivatives):
             if f is not None and not callable(f):
-                raise TypeError(f"slope of `{prim.name}`: operand {i}: expected a function or None; got {type(f).__name__}: "
-                                f"{f!r:.60}")
+                raise TypeError(f"ElementwiseJVP of `{prim.name}`: operand {i}: expected a function or None; got "
+                                f"{type(f).__name__}: {f!r:.60}")
             code = getattr(f, "__code__", None)
             if code is not None and prim.params:
-                own = code.co_varnames[code.co_posonlyargcount:min(code.co_argcount, len(fs) + 1)]
-                taken = sorted(set(own).intersection(prim.params))
-                if taken:
-                    raise TypeError(f"slope of `{prim.name}`: operand {i}: the function's own parameter `{taken[0]}` is also "
-                                    "the name of a param of the op, which comes by keyword; write a / behind the operands "
-                                    "and the result")
+                # Operands and result are passed by position and params by keyword: an equal name would be passed twice.
+                positional = code.co_varnames[code.co_posonlyargcount:min(code.co_argcount, len(derivatives) + 1)]
+                clashes = sorted(set(positional).intersection(prim.params))
+                if clashes:
+                    raise TypeError(f"ElementwiseJVP of `{prim.name}`: operand {i}: the function's parameter `{clashes[0]}` is "
+                                    "also a parameter of the primitive, which is passed by keyword. Write a / after the "
+                                    "operands and the result")
 
     def push(self, primals: list[Any], tangents: list[Any], params: dict[str, Any]) -> tuple[Any, Any]:
-        fs = self.fs
+        fs = self.derivatives
         ans = bind(self.prim, *primals, **params)
         if len(fs) == 1:
             t, f = tangents[0], fs[0]
             if t is None or f is None:
                 return ans, None
             return ans, bind(_mul_p, t, f(primals[0], ans, **params))
-        if self.prim.multiple:  # constant: there is no slope to multiply several results with
+        if self.prim.multiple:  # only zero rules: a derivative is one array and cannot scale several results
             return ans, [None] * len(ans)
         total = None
         for t, f in zip(tangents, fs):
@@ -93,8 +95,8 @@ class Slopes(_Row):
         return ans, total if total is None else widen(total, ans)
 
 
-class _Linear(_Row):
-    """An op that is jointly linear in `linear_in`: its tangent is the op on the tangents."""
+class _Linear(_Rule):
+    """JVP rule of a primitive that is jointly linear in `linear_in`: apply the primitive to the tangents."""
 
     __slots__ = ()
     kind = "linear"
@@ -118,15 +120,15 @@ class _Linear(_Row):
             if i not in linear:
                 args.append(x)
             elif t is None and prim.elementwise:
-                args.append(scalar(0, typeof(x).dtype))  # rank 0 broadcasts
+                args.append(scalar(0, typeof(x).dtype))  # a rank-0 operand broadcasts: no array of zeros
             else:
                 args.append(instantiate(t, x))
         out = bind(prim, *args, **params)
         return ans, (list(out) if prim.multiple else widen(out, ans) if prim.elementwise else out)
 
 
-class _Bilinear(_Row):
-    """An op that is linear in each of two operands while the other is held: the product rule."""
+class _Bilinear(_Rule):
+    """JVP rule of a bilinear primitive, the product rule: d(x * y) = dx * y + x * dy."""
 
     __slots__ = ()
     kind = "bilinear"
@@ -144,28 +146,28 @@ class _Bilinear(_Row):
         return ans, total
 
 
-PUSHING = frozenset((Slopes, _Linear, _Bilinear))  # classes of rows whose `push` takes params as a dict
+PUSHING = frozenset((Slopes, _Linear, _Bilinear))  # classes of rules whose `push` takes params as a dict
 
 
-def row_of_facts(prim: Primitive) -> _Row | None:
-    """The forward row that follows from where an op is linear; None where it is nowhere."""
+def row_of_facts(prim: Primitive) -> _Rule | None:
+    """Return the JVP rule that follows from `linear_in` or `bilinear_in`; None if the primitive declares neither."""
     return _Linear(prim) if prim.linear_in else _Bilinear(prim) if prim.bilinear_in else None
 
 
 class Split:
-    """The row of an op with programs: under `jvp` a row like any other, and another where the linear part is recorded.
+    """JVP rule of a primitive with subprograms, with a second rule for `linearize`.
 
     Args:
       jvp: `jvp(primals, tangents, /, **params) -> (out, tangent)`.
-      linearize: `linearize(trace, primals, tangents, /, **params)`, likewise, for a trace that records what is done to
-        tangents: it splits the nested program, so that the part on known values is computed once.
+      linearize: `linearize(trace, primals, tangents, /, **params) -> (out, tangent)`, used if `trace` records the
+        linear part. It splits the subprogram, so that the part on known values is computed once.
     Raises:
-      TypeError: one of them cannot be called.
+      TypeError: `jvp` or `linearize` is not callable.
 
     >>> from lamina_autodiff.extend import flow_row
-    >>> made = flow_row(prims.scan_p)
-    >>> row = Split(lambda primals, tangents, /, **params: made.jvp(primals, tangents, **params), made.linearize)
-    >>> row.linearize is made.linearize
+    >>> derived = flow_row(prims.scan_p)
+    >>> rule = Split(lambda primals, tangents, /, **params: derived.jvp(primals, tangents, **params), derived.linearize)
+    >>> rule.linearize is derived.linearize
     True
     """
 
@@ -174,7 +176,7 @@ class Split:
     def __init__(self, jvp: Callable[..., Any], linearize: Callable[..., Any]) -> None:
         for what, f in (("jvp", jvp), ("linearize", linearize)):
             if not callable(f):
-                raise TypeError(f"Split: expected a function as {what}; got {type(f).__name__}: {f!r:.60}")
+                raise TypeError(f"LinearizeRule: expected a function as {what}; got {type(f).__name__}: {f!r:.60}")
         self.jvp, self.linearize = jvp, linearize
 
     def __call__(self, primals: list[Any], tangents: list[Any], /, **params: Any) -> tuple[Any, Any]:
@@ -182,30 +184,30 @@ class Split:
 
 
 def widen(t: Any, ans: Any) -> Any:
-    """A rank-0 operand's tangent, broadcast to the result it contributes to."""
-    shape = ans.shape  # a result, so it is no Python number
+    """Broadcast the tangent of a rank-0 operand to the shape of the result `ans`."""
+    shape = ans.shape  # `ans` is a result of bind, so it has a shape, unlike a Python number
     return t if typeof(t).shape == shape else lax.broadcast_in_dim(t, shape, ())
 
 
 def nonzero(tangents: Iterable[Any]) -> list[Any]:
-    """Those that there are; None is zero."""
+    """Return the entries that are not None (symbolic zeros)."""
     return [t for t in tangents if t is not None]
 
 
-def spread(found: Iterable[Any], on: Iterable[bool]) -> list[Any]:
-    """One entry per flag: the next one found where it is set, else None, zero."""
-    rest = iter(found)
-    return [next(rest) if o else None for o in on]
+def spread(values: Iterable[Any], mask: Iterable[bool]) -> list[Any]:
+    """Return one entry per flag: the next value if the flag is set, else None (a symbolic zero)."""
+    rest = iter(values)
+    return [next(rest) if m else None for m in mask]
 
 
 def instantiate(t: Any, primal: Any) -> Any:
-    """A tangent as an array.
+    """Return a tangent as an array.
 
     Args:
       t: the tangent; None for zero.
-      primal: what it is the tangent of, a value or a type.
+      primal: the primal value, or its aval.
     Returns:
-      `t`, or zeros of that type.
+      `t`, or zeros of the type of `primal`.
 
     >>> instantiate(None, np.ones(2, np.float32))
     Array([0., 0.], dtype=float32)

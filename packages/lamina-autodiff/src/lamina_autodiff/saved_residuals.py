@@ -1,4 +1,4 @@
-"""`print_saved_residuals`: what the backward pass of a function keeps, and where each value comes from."""
+"""`print_saved_residuals`: list the residuals that the backward pass of a function saves, and their origins."""
 from __future__ import annotations
 
 import inspect
@@ -15,7 +15,7 @@ __all__ = ["print_saved_residuals", "saved_residuals"]
 
 
 def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tuple[Any, str]]:
-    """The types of what the backward pass of `f` keeps, each with words for where it comes from.
+    """Return the types of the residuals that the backward pass of `f` saves, each with a text that names its origin.
 
     Args:
       f: function of arrays and trees of them.
@@ -23,7 +23,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
     """
     flat, tree = trees.tree_flatten((args, kwargs))
     named = _parameters(f)
-    names = [_place(path, named) for path, _ in trees.tree_flatten_with_path((args, kwargs))[0]]
+    names = [_describe_path(path, named) for path, _ in trees.tree_flatten_with_path((args, kwargs))[0]]
     avals = [typeof(x) for x in flat]
 
     def run(*xs: Any) -> list[Any]:
@@ -32,8 +32,8 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
             return trees.tree_leaves(f(*given, **named))
 
         _, program = linearize_flat(fun, xs, [dtypes.is_inexact(a.dtype) for a in avals])
-        held = {id(a): a for row in program.rows for a in row[1] if _is_kept(a)}
-        return list(held.values())
+        residuals = {id(a): a for eqn in program.eqns for a in eqn[1] if _is_residual(a)}
+        return list(residuals.values())
 
     closed, outer = stage(run, avals)
     jaxpr = closed.jaxpr
@@ -42,7 +42,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
     for v in dict.fromkeys(v for v in jaxpr.outvars if not isinstance(v, Literal)):
         if v in given:
             where = f"from the argument {names[given.index(v)]}"
-        elif v in constants or (made := _maker(jaxpr, v)) is None:
+        elif v in constants or (made := _defining_eqn(jaxpr, v)) is None:
             where = "from a constant"
         elif made.primitive is prims.name_p:
             where = f"named {made.params['name']!r} from {made.source}"
@@ -52,23 +52,24 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
     return found
 
 
-def _maker(jaxpr: Jaxpr, v: Any) -> Eqn | None:
-    """The equation that gives `v`: that of the checkpointed function, where its call does."""
+def _defining_eqn(jaxpr: Jaxpr, v: Any) -> Eqn | None:
+    """Return the equation that binds `v`; for a result of a checkpointed call, the equation inside it."""
     for eqn in jaxpr.eqns:
         if v in eqn.outvars:
             if eqn.primitive is not prims.remat_p:
                 return eqn
             body = eqn.params["call_jaxpr"].jaxpr
-            return _maker(body, body.outvars[eqn.outvars.index(v)]) or eqn
+            return _defining_eqn(body, body.outvars[eqn.outvars.index(v)]) or eqn
     return None
 
 
-def _is_kept(a: Any) -> bool:
+def _is_residual(a: Any) -> bool:
+    # Known scalars are constants of the program, not saved memory.
     return isinstance(a, StagingTracer) or not isinstance(a, Tracer) and np.ndim(a) > 0
 
 
 def _parameters(f: Callable[..., Any]) -> list[str]:
-    """The names of positional parameters, as far as they are known."""
+    """Return the names of positional parameters; empty if the signature is unknown."""
     try:
         parameters = inspect.signature(f).parameters.values()
     except (TypeError, ValueError):
@@ -76,17 +77,18 @@ def _parameters(f: Callable[..., Any]) -> list[str]:
     return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
-def _place(path: Any, named: list[str]) -> str:
-    (side, first, *rest) = path
-    if side.idx:
-        words = str(first.key)
+def _describe_path(path: Any, named: list[str]) -> str:
+    """Describe a leaf of (args, kwargs) by its parameter name and the path below it."""
+    (is_keyword, first, *rest) = path
+    if is_keyword.idx:
+        name = str(first.key)
     else:
-        words = named[first.idx] if first.idx < len(named) else f"args[{first.idx}]"
-    return words + trees.keystr(tuple(rest))
+        name = named[first.idx] if first.idx < len(named) else f"args[{first.idx}]"
+    return name + trees.keystr(tuple(rest))
 
 
 def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-    """Print what the backward pass of `f` keeps: one line per value, its type and where it comes from.
+    """Print the residuals that the backward pass of `f` saves: one line each, with type and origin.
 
     Args:
       f: function of arrays and trees of them.

@@ -1,4 +1,4 @@
-"""`custom_linear_solve` and `custom_root`: solvers differentiated by what they solve, not by how."""
+"""`custom_linear_solve` and `custom_root`: solvers differentiated implicitly, by the equation that they solve."""
 from __future__ import annotations
 
 import weakref
@@ -23,13 +23,16 @@ _programs = PerFunction()
 
 
 def _program(fun: Callable[[Any], Any], like: Sequence[Any], tree: Any, owner: Any, *others: Any) -> Program:
-    """(program, values of enclosing traces that lead its arguments, tree of its results) of a function of one tree;
-    remembered with the user's function `owner`, if all it depends on are the `others` and no enclosing trace."""
+    """Stage a function of one tree; return (program, values of enclosing traces that lead its arguments, output tree).
+
+    Cached on the user's function `owner` with the key `others`, unless the program closes over values of enclosing
+    traces.
+    """
     with staged_for(like):
-        return _staged(fun, tuple([typeof(x).strong() for x in like]), tree, owner, *others)
+        return _stage_cached(fun, tuple([typeof(x).strong() for x in like]), tree, owner, *others)
 
 
-def _staged(fun: Callable[[Any], Any], avals: Any, tree: Any, owner: Any, *others: Any) -> Program:
+def _stage_cached(fun: Callable[[Any], Any], avals: Any, tree: Any, owner: Any, *others: Any) -> Program:
     try:
         known: dict[Any, Program] = _programs.of(owner)
         key: Any = (avals, tree, tuple([weakref.ref(f) if callable(f) else f for f in others]),
@@ -46,9 +49,9 @@ def _staged(fun: Callable[[Any], Any], avals: Any, tree: Any, owner: Any, *other
         leaves, out_tree = trees.tree_flatten(fun(trees.tree_unflatten(tree, xs)))
         return leaves
 
-    elsewhere = config.generation.elsewhere()
+    other_changes = config.generation.elsewhere()  # settings may change while `fun` runs
     closed, outer = stage(flat, avals)
-    if not outer and key is not None and config.unchanged(key[-1], elsewhere):
+    if not outer and key is not None and config.unchanged(key[-1], other_changes):
         if len(known) >= _MOST_PROGRAMS:
             known.clear()
         known[key] = closed, outer, out_tree
@@ -56,24 +59,26 @@ def _staged(fun: Callable[[Any], Any], avals: Any, tree: Any, owner: Any, *other
 
 
 def _with_constants(closed: ClosedJaxpr, own: Sequence[Any], every: Sequence[Any]) -> ClosedJaxpr:
-    """The program, taking all of `every` before its arguments instead of its own share of them."""
+    """Return the program with leading arguments for all values in `every` instead of its own `own` only."""
     jaxpr = closed.jaxpr
-    places = {id(x): v for x, v in zip(own, jaxpr.invars)}
-    lead = [places.get(id(x)) or Var(typeof(x)) for x in every]
+    variables = {id(x): v for x, v in zip(own, jaxpr.invars)}
+    lead = [variables.get(id(x)) or Var(typeof(x)) for x in every]
     return ClosedJaxpr(Jaxpr(jaxpr.constvars, [*lead, *jaxpr.invars[len(own):]], jaxpr.eqns, jaxpr.outvars,
                              jaxpr.axis_names, jaxpr.effectful), closed.consts)
 
 
 def _check_result(call: str, what: str, got: Program, count: int, tree: Any, avals: Sequence[Any]) -> None:
+    """Raise ShapeError unless the first `count` results have this tree and these types."""
     outs, out_tree = got[0].out_avals[:count], got[2]
     if out_tree != tree or not all(a.same_type(b) for a, b in zip(outs, avals)):
-        def shown(tree: Any, types: Sequence[Any]) -> str:
+        def describe(tree: Any, types: Sequence[Any]) -> str:
             return f"{tree} of ({', '.join(a.long() for a in types)})"
-        raise ShapeError(f"{call}: {what} must give the tree and types of its argument, {shown(tree, avals)}; got "
-                         f"{shown(out_tree, outs)}")
+        raise ShapeError(f"{call}: {what} must return the tree and types of its argument, {describe(tree, avals)}; got "
+                         f"{describe(out_tree, outs)}")
 
 
-def _first_of_pair(call: str, what: str, out: Any, has_aux: bool) -> Any:
+def _split_aux(call: str, what: str, out: Any, has_aux: bool) -> Any:
+    """Return (result, aux); aux is None without `has_aux`."""
     if has_aux and not (isinstance(out, (tuple, list)) and len(out) == 2):
         raise TypeError(f"{call}: with has_aux, {what} must return (result, aux); got {type(out).__name__}")
     return (out[0], out[1]) if has_aux else (out, None)
@@ -89,19 +94,19 @@ def _check_functions(call: str, **functions: Any) -> None:
 def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[..., Any],
                         transpose_solve: Callable[..., Any] | None = None, symmetric: bool = False,
                         has_aux: bool = False) -> Any:
-    """The x with `matvec(x) = b`, found by `solve`; its derivatives are linear systems, solved the same way.
+    """Solve `matvec(x) = b` with `solve`; derivatives solve linear systems with the same solver.
 
     Args:
-      matvec: linear function of a tree like `b`, invertible.
+      matvec: invertible linear function of a tree like `b`.
       b: right-hand side, a tree of arrays.
       solve: `solve(matvec, b) -> x`; need not be differentiable.
       transpose_solve: `transpose_solve(vecmat, b) -> x` for the transposed function `vecmat`; reverse mode needs it.
-      symmetric: `matvec` is its own transpose, so `solve` serves for both, unless `transpose_solve` is given too.
+      symmetric: `matvec` is its own transpose, so `solve` is used for both, unless `transpose_solve` is given.
       has_aux: `solve` returns `(x, aux)`; aux is not differentiated.
     Returns:
       x, a tree like `b`; with `has_aux` `(x, aux)`.
     Raises:
-      TypeError: `matvec` or a solver does not keep the tree and types of `b`.
+      TypeError: `matvec` or a solver does not preserve the tree and types of `b`.
 
     Derivative: `dx = A^-1 (db - dA x)`, by the implicit function theorem.
 
@@ -116,22 +121,22 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[..
     n = len(flat)
     system = _program(matvec, flat, tree, matvec)
     _check_result(call, "matvec", system, n, tree, avals)
-    solver = _program(lambda y: _first_of_pair(call, "solve", solve(matvec, y), has_aux), flat, tree, matvec, solve,
+    solver = _program(lambda y: _split_aux(call, "solve", solve(matvec, y), has_aux), flat, tree, matvec, solve,
                       has_aux)
     x_tree, aux_tree = solver[2].children()
     _check_result(call, "solve", (solver[0], [], x_tree), n, tree, avals)
     back: Program | None = None
-    # The transpose solves A' y = c: by `solve` itself where A' = A.
+    # The transposed system is A^T y = c. If A^T = A, `solve` solves it.
     if symmetric and transpose_solve is None:
         back = _without_aux(solver[0], n), solver[1], tree
     elif transpose_solve is not None:
         def transposed(y: Any) -> Any:
             def vecmat(v: Any) -> Any:
                 return linear_transpose(matvec, y)(v)[0]
-            return _first_of_pair(call, "transpose_solve", transpose_solve(vecmat, y), has_aux)[0]
+            return _split_aux(call, "transpose_solve", transpose_solve(vecmat, y), has_aux)[0]
         back = _program(transposed, flat, tree, matvec, transpose_solve, has_aux, "transposed")
         _check_result(call, "transpose_solve", back, n, tree, avals)
-    # All programs of the op take the same constants: whatever any of them closes over, once.
+    # All programs of the equation take the same leading constants: the union of the values they close over.
     every = list({id(x): x for p in (system, solver, back) if p is not None for x in p[1]}.values())
     made = bind(prims.linear_solve_p, *every, *[_strong(x) for x in flat],
                 matvec=_with_constants(*system[:2], every), solve=_with_constants(*solver[:2], every),
@@ -142,11 +147,13 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[..
 
 
 def _strong(x: Any) -> Any:
+    """Return `x` without weak type."""
     aval = typeof(x)
     return lax.convert_element_type(x, aval.dtype) if aval.weak_type else x
 
 
 def _without_aux(closed: ClosedJaxpr, n: int) -> ClosedJaxpr:
+    """Return the program with its first `n` results only."""
     jaxpr = closed.jaxpr
     return ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, jaxpr.eqns, jaxpr.outvars[:n], jaxpr.axis_names,
                              jaxpr.effectful), closed.consts)
@@ -155,13 +162,13 @@ def _without_aux(closed: ClosedJaxpr, n: int) -> ClosedJaxpr:
 @in_name
 def custom_root(f: Callable[[Any], Any], initial_guess: Any, solve: Callable[..., Any],
                 tangent_solve: Callable[..., Any], has_aux: bool = False) -> Any:
-    """An x with `f(x) = 0`, found by `solve` from a guess, with derivatives in whatever f depends on.
+    """Find an x with `f(x) = 0` by `solve`, differentiable with respect to the values that `f` closes over.
 
     Args:
       f: function of a tree like `initial_guess`, with a result like it.
       initial_guess: where to start; derivatives do not depend on it.
       solve: `solve(f, initial_guess) -> x`; need not be differentiable.
-      tangent_solve: `tangent_solve(g, y)` gives the t with `g(t) = y` for the linear function g = df at x: for one
+      tangent_solve: `tangent_solve(g, y)` returns the t with `g(t) = y` for the linear function g = df at x: for one
         number `y / g(1.0)`, for a vector `numpy.linalg.solve(jacobian(g)(y), y)`.
       has_aux: `solve` returns `(x, aux)`; aux is not differentiated.
     Returns:
@@ -173,8 +180,8 @@ def custom_root(f: Callable[[Any], Any], initial_guess: Any, solve: Callable[...
     >>> from lamina_tracing import lax
     >>> def newton(f, x):
     ...     for _ in range(20):
-    ...         y, slope = jvp(f, (x,), (1.0,))
-    ...         x = x - y / slope
+    ...         y, dy = jvp(f, (x,), (1.0,))
+    ...         x = x - y / dy
     ...     return x
     >>> grad(lambda a: custom_root(lambda x: x * x - a, 1.0, newton, lambda g, y: y / g(1.0)))(4.0)
     Array(0.25, dtype=float32, weak_type=True)
@@ -184,10 +191,11 @@ def custom_root(f: Callable[[Any], Any], initial_guess: Any, solve: Callable[...
     flat, tree = trees.tree_flatten(initial_guess)
     avals = [typeof(x) for x in flat]
     n = len(flat)
-    # What f and solve close over (`f_outer`, `s_outer`) is made into arguments of `root`, so that derivatives see it.
+    # The values that f and solve close over (`f_outer`, `s_outer`) become arguments of `root`, so they are
+    # differentiated.
     function, f_outer, f_tree = _program(f, flat, tree, f)
     _check_result(call, "f", (function, f_outer, f_tree), n, tree, avals)
-    solver, s_outer, s_tree = _program(lambda x: _first_of_pair(call, "solve", solve(f, x), has_aux), flat, tree, f,
+    solver, s_outer, s_tree = _program(lambda x: _split_aux(call, "solve", solve(f, x), has_aux), flat, tree, f,
                                        solve, has_aux)
     x_tree, aux_tree = s_tree.children()
     _check_result(call, "solve", (solver, [], x_tree), n, tree, avals)
@@ -209,12 +217,13 @@ def custom_root(f: Callable[[Any], Any], initial_guess: Any, solve: Callable[...
             moved = trees.tree_flatten(t)[0]
             return trees.tree_unflatten(tree, jvp(lambda x: residual(values, x), (x,), (list(moved),))[1])
 
-        # f(a, x(a)) = 0 gives f_a da + f_x dx = 0, where `linear` is f_x. Guess and solver choose which x, and do not move it.
+        # Implicit function theorem: f(a, x(a)) = 0 gives f_a da + f_x dx = 0, where `linear` is f_x. So dx solves
+        # f_x dx = -f_a da. Guess and solver only select one root; x does not depend on them differentiably.
         change = jvp(lambda values: residual(values, x), (values,), (tangents[0],))[1]
         found = tangent_solve(linear, trees.tree_unflatten(tree, [lax.neg(c) for c in change]))
         dx, dx_tree = trees.tree_flatten(found)
         if dx_tree != tree:
-            raise TypeError(f"{call}: tangent_solve must give the tree of its argument, {tree}; got {dx_tree}")
+            raise TypeError(f"{call}: tangent_solve must return the tree of its argument, {tree}; got {dx_tree}")
         return (x, aux), (dx, [zero_tangent(typeof(a), False) for a in aux])
 
     x, aux = root(f_outer, s_outer, flat)

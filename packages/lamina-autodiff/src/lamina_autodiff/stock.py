@@ -1,4 +1,8 @@
-"""The stock's names of this room, for its face and for stand-ins that change a few: `from lamina_autodiff.stock import *`."""
+"""Default implementation of the package: the public names.
+
+`__init__` re-exports them. An alternative implementation that changes only a few names starts from them with a star
+import.
+"""
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
@@ -37,8 +41,8 @@ _LATER = {"custom_transpose": "linear_calls", "linear_call": "linear_calls", "pr
 
 
 def __getattr__(name: str) -> _Any:
-    home = _LATER.get(name)
-    if home is None:
+    module = _LATER.get(name)
+    if module is None:
         raise AttributeError(f"module {__package__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(_import_module(f"{__package__}.{home}"), name)  # few programs use them
+    value = globals()[name] = getattr(_import_module(f"{__package__}.{module}"), name)  # deferred: few programs use them
     return value

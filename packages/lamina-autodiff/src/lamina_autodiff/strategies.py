@@ -1,7 +1,8 @@
-"""Reverse mode with another way to pull back: `vjp`, `grad` and their like keep their arguments, checks and words.
+"""Build reverse mode (`vjp`, `grad`, ...) on another linearizer, with the same arguments, checks and error messages.
 
-The usual way records the linear part while a function runs and transposes it (`linear.py`). Another one may compute it again,
-keep less, or push basis vectors forward; it is one function, and the rows of the tables are the same.
+The default linearizer records the linear part while a function runs and transposes it (`engine.linearize`). Another one
+may recompute the linear part, save fewer residuals, or push basis vectors forward. A linearizer is one function; the
+rule tables stay the same.
 """
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ __all__ = ["Linearize", "Pulling", "ReverseMode", "reverse_by"]
 
 
 class ReverseMode(NamedTuple):
-    """The functions of reverse mode, as the room shows them.
+    """The public functions of reverse mode.
 
     Attributes:
-      vjp, value_and_grad, grad, jacrev, hessian: as `lamina_autodiff` has them.
+      vjp, value_and_grad, grad, jacrev, hessian: with the signatures of `lamina_autodiff`.
 
     >>> ReverseMode._fields
     ('vjp', 'value_and_grad', 'grad', 'jacrev', 'hessian')
@@ -35,40 +36,42 @@ class ReverseMode(NamedTuple):
     hessian: Callable[..., Any]
 
 
-def reverse_by(by: Linearize) -> ReverseMode:
-    """The functions of reverse mode with another way to pull cotangents back.
+def reverse_by(linearize: Linearize) -> ReverseMode:
+    """Make the functions of reverse mode from a linearizer.
 
     Args:
-      by: `by(fun, primals, active)` runs `fun`, a function of flat arguments with a list of flat results, and returns its
-        results and a `Pulling`: what pulls cotangents of the results back to the arguments that `active` marks.
+      linearize: `linearize(fun, primals, active)` runs `fun`, a function of flat arguments that returns a list of flat
+        results. It returns the results and a `LinearizedFunction`, which pulls cotangents of the results back to the
+        arguments marked in `active`.
     Returns:
       `vjp`, `value_and_grad`, `grad`, `jacrev`, `hessian`.
 
     >>> from lamina_autodiff import jvp
-    >>> class Slope:  # of functions of one number
-    ...     def __init__(self, outs, slope):
-    ...         self.outs, self.slope = outs, slope
+    >>> class Derivative:  # of a function of one number
+    ...     def __init__(self, outs, derivative):
+    ...         self.outs, self.derivative = outs, derivative
     ...     def backward(self, cts, *, free=False):
-    ...         return [self.slope * cts[0]]
-    >>> def forwards(fun, primals, active):
-    ...     outs, slopes = jvp(fun, primals, [1.0])
-    ...     return outs, Slope(outs, slopes[0])
-    >>> reverse_by(forwards).grad(lambda x: x * x)(3.0)
+    ...         return [self.derivative * cts[0]]
+    >>> def linearize_forward(fun, primals, active):
+    ...     outs, derivatives = jvp(fun, primals, [1.0])
+    ...     return outs, Derivative(outs, derivatives[0])
+    >>> reverse_by(linearize_forward).grad(lambda x: x * x)(3.0)
     Array(6., dtype=float32, weak_type=True)
     """
     @boundary
     def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: Sequence[Hashable] = ()) -> Any:
-        return reverse.vjp_by(by, fun, primals, has_aux, reduce_axes)
+        return reverse.vjp_by(linearize, fun, primals, has_aux, reduce_axes)
 
     @boundary
     def value_and_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
                        holomorphic: bool = False, allow_int: bool = False, reduce_axes: Sequence[Hashable] = ()) -> Any:
-        return reverse.value_and_grad_by(by, "value_and_grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
+        return reverse.value_and_grad_by(linearize, "value_and_grad", fun, argnums, has_aux, holomorphic, allow_int,
+                                         reduce_axes)
 
     @boundary
     def grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
              allow_int: bool = False, reduce_axes: Sequence[Hashable] = ()) -> Callable[..., Any]:
-        return reverse.grad_by(by, fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
+        return reverse.grad_by(linearize, fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
     def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
                allow_int: bool = False) -> Callable[..., Any]:
@@ -79,5 +82,5 @@ def reverse_by(by: Linearize) -> ReverseMode:
         return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux=has_aux, holomorphic=holomorphic)
 
     made = ReverseMode(vjp, value_and_grad, grad, jacrev, hessian)
-    stock: list[Any] = [reverse.vjp, reverse.value_and_grad, reverse.grad, jacobians.jacrev, jacobians.hessian]
-    return ReverseMode(*[functools.update_wrapper(f, g) for f, g in zip(made, stock)])
+    defaults: list[Any] = [reverse.vjp, reverse.value_and_grad, reverse.grad, jacobians.jacrev, jacobians.hessian]
+    return ReverseMode(*[functools.update_wrapper(f, g) for f, g in zip(made, defaults)])

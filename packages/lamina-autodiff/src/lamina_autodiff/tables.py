@@ -1,14 +1,14 @@
-"""The rule tables of differentiation. Forward rows and transpose rows are the only sources of truth.
+"""Rule tables of differentiation. All derivatives come from JVP rules and transpose rules.
 
-    jvp_rules[prim]        `rule(primals, tangents, /, **params) -> (out, tangent)`; a zero tangent is None. Or one of the
-                           forms of rows.py: `Slopes`, the derivative by each operand of an elementwise op (`slope` and
-                           `zero_jvp` define them), and `Split`, for ops with programs, a row that splits its program
-                           when the linear part is recorded
-    transpose_rules[prim]  `rule(ct, /, *args, **params)`: linear operands are placeholders (`is_linear`); gives the
+    jvp_rules[prim]        `rule(primals, tangents, /, **params) -> (out, tangent)`; a zero tangent is None.
+                           `rule_kinds` has two other forms. `ElementwiseJVP` holds the derivative with respect to
+                           each operand (see `def_elementwise_jvp`, `def_zero_jvp`). `LinearizeRule` is for
+                           primitives with subprograms: it splits the subprogram when the linear part is recorded.
+    transpose_rules[prim]  `rule(ct, /, *args, **params)`: linear operands are placeholders (`is_linear`); returns the
                            cotangent (one operand) or one per operand, None for zero or not linear
 
-An op that is linear (`linear_in`) or bilinear (`bilinear_in`) needs no forward row: it has the one its facts say, until a
-row is defined.
+A linear (`linear_in`) or bilinear (`bilinear_in`) primitive needs no JVP rule: until one is defined, the rule follows
+from its linearity.
 """
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ jvp_rules = RuleTable("jvp", "lamina_autodiff/jvp_rules", leads=("primals", "tan
 transpose_rules = RuleTable("transpose", "lamina_autodiff/transpose_rules", leads=("ct",))
 
 
-def slope(prim: Primitive, *fs: Callable[..., Any] | None) -> None:
-    """Define the row of an elementwise op by its derivatives.
+def slope(prim: Primitive, *derivatives: Callable[..., Any] | None) -> None:
+    """Define the JVP rule of an elementwise primitive by its partial derivatives.
 
     Args:
-      prim: the op.
-      *fs: per operand, `f(*primals, ans, **params)` giving d out / d operand from the operands and the result, or None
-        where it is zero.
+      prim: the primitive.
+      *derivatives: per operand, `f(*primals, ans, **params)` returning d out / d operand from the operands and the
+        result, or None if it is zero.
     Raises:
-      TypeError: one of them cannot be called, or a name of its own is that of a param of the op.
+      TypeError: a derivative is not callable, or has a positional parameter named like a parameter of the primitive.
 
     >>> from lamina_autodiff import grad
     >>> from lamina_ir import Primitive, prims
@@ -44,14 +44,14 @@ def slope(prim: Primitive, *fs: Callable[..., Any] | None) -> None:
     >>> grad(lambda x: bind(half_p, x))(np.float32(3))
     Array(0.5, dtype=float32)
     """
-    jvp_rules.define(prim, Slopes(prim, *fs))
+    jvp_rules.define(prim, Slopes(prim, *derivatives))
 
 
 def zero_jvp(*prims: Primitive) -> None:
-    """Define the row of ops that are constant almost everywhere, or whose results are not inexact.
+    """Define a zero JVP rule for primitives that are piecewise constant or have no float or complex results.
 
     Args:
-      *prims: the ops.
+      *prims: the primitives.
 
     >>> from lamina_autodiff import grad
     >>> from lamina_ir import Primitive
@@ -66,5 +66,5 @@ def zero_jvp(*prims: Primitive) -> None:
 
 
 def hole(prim: Primitive, reason: str) -> None:
-    """Say why an op has no derivative."""
+    """Record why a primitive has no JVP rule; using its derivative raises an error with this reason."""
     jvp_rules.hole(prim, reason)

@@ -1,4 +1,4 @@
-"""Checks of derivatives against finite differences and against each other, for this room and for people who write ops."""
+"""Check derivatives against finite differences and against each other; for authors of primitives, too."""
 from __future__ import annotations
 
 import functools
@@ -16,37 +16,39 @@ from .reverse import vjp
 
 __all__ = ["Tolerance", "check_grads", "check_jvp", "check_sample", "check_transpose", "check_vjp"]
 
-Tolerance = float | Mapping[Any, float] | None  # a dict gives it by dtype
+Tolerance = float | Mapping[Any, float] | None  # a dict maps dtypes to tolerances
 
 
 def _host(x: Any) -> np.ndarray:
+    """Convert to a NumPy array of float64 or complex128."""
     a = np.asarray(x)
     return a.astype(np.complex128) if dtypes.is_complex(typeof(x).dtype) else a.astype(np.float64)
 
 
 def _inner(a: Any, b: Any) -> Any:
-    """The real pairing of two trees: complex numbers count as pairs of reals."""
+    """Return the pairing Re(sum(a * b)) of two trees, without conjugation; float0 leaves are skipped."""
     pairs = zip(trees.tree_leaves(a), trees.tree_leaves(b))
     return sum(np.real(np.sum(_host(x) * _host(y))) for x, y in pairs if typeof(x).dtype != dtypes.float0)
 
 
-def _far(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    """Random numbers that are neither large nor so small that a wrong factor would not be seen."""
+def _draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Draw numbers of magnitude 0.5 to 1.5 and random sign, so that a wrong factor is visible."""
     return rng.uniform(0.5, 1.5, shape) * rng.choice((-1.0, 1.0), shape)
 
 
 def _noise(rng: np.random.Generator, like: Any) -> Any:
+    """Draw a random tangent of the type of `like`; zeros of dtype float0 for integers."""
     aval = typeof(like)
     if not dtypes.is_inexact(aval.dtype):
         return np.zeros(aval.shape, dtypes.float0)
-    x = _far(rng, aval.shape)
+    x = _draw(rng, aval.shape)
     if dtypes.is_complex(aval.dtype):
-        x = x + 1j * _far(rng, aval.shape)
+        x = x + 1j * _draw(rng, aval.shape)
     return np.asarray(x, aval.dtype)
 
 
 def _difference(fun: Callable[..., Any], args: tuple[Any, ...], direction: Any, eps: float) -> Any:
-    """The directional derivative of `fun` by central differences, a list with None for integer results."""
+    """Return the directional derivative of `fun` by central differences: a list with None for integer results."""
     def at(sign: float) -> Any:
         moved = trees.tree_map(lambda x, t: x if t.dtype == dtypes.float0 else
                                np.asarray(np.asarray(x) + sign * eps * t, typeof(x).dtype), args, direction)
@@ -58,19 +60,19 @@ def _difference(fun: Callable[..., Any], args: tuple[Any, ...], direction: Any, 
 
 def check_jvp(f: Callable[..., Any], f_jvp: Callable[..., Any], args: Sequence[Any], atol: Tolerance = None,
               rtol: Tolerance = None, eps: float | None = None, err_msg: str = "", *, seed: int = 0) -> None:
-    """A forward derivative of a function is that of central differences.
+    """Check a forward derivative of a function against central differences.
 
     Args:
       f: function of arrays and trees of them.
       f_jvp: `(primals, tangents) -> (output, tangent of the output)`, such as `partial(jvp, f)`.
       args: the point.
-      atol, rtol: tolerances on each element: a number, or a dict from dtypes to numbers (a result of a dtype that it does
-        not name gets the default); None for 0.02.
+      atol, rtol: tolerances on each element: a number, or a dict from dtypes to numbers (other dtypes get the default);
+        None for 0.02.
       eps: step of the differences; None for 0.01.
-      err_msg: put in front of an error.
-      seed: of the random direction.
+      err_msg: prefix of the error message.
+      seed: seed of the random direction.
     Raises:
-      AssertionError: with both values.
+      AssertionError: the values differ; the message shows both.
 
     >>> from functools import partial
     >>> check_jvp(lambda x: x * x, partial(jvp, lambda x: x * x), (3.0,))
@@ -89,16 +91,16 @@ def check_jvp(f: Callable[..., Any], f_jvp: Callable[..., Any], args: Sequence[A
 
 def check_vjp(f: Callable[..., Any], f_vjp: Callable[..., Any], args: Sequence[Any], atol: Tolerance = None,
               rtol: Tolerance = None, eps: float | None = None, err_msg: str = "", *, seed: int = 0) -> None:
-    """A reverse derivative of a function agrees with central differences: `<J' ct, t> == <ct, J t>`.
+    """Check a reverse derivative of a function against central differences: `<J^T ct, t> == <ct, J t>`.
 
     Args:
       f: function of arrays and trees of them.
       f_vjp: `(*args) -> (output, pull)`, such as `partial(vjp, f)`.
       args, eps, err_msg, seed: as for `check_jvp`.
-      atol, rtol: as for `check_jvp`; of dtypes named by dicts the widest tolerance among the results' counts, since one
-        number is compared for all of them.
+      atol, rtol: as for `check_jvp`; with dicts, the largest tolerance among the results' dtypes is used, since one
+        number is compared for all results.
     Raises:
-      AssertionError: with both products.
+      AssertionError: the products differ; the message shows both.
 
     >>> from functools import partial
     >>> check_vjp(lambda x: x * x, partial(vjp, lambda x: x * x), (3.0,))
@@ -107,16 +109,16 @@ def check_vjp(f: Callable[..., Any], f_vjp: Callable[..., Any], args: Sequence[A
     atol_of, rtol_of, eps = _by_dtype("atol", atol), _by_dtype("rtol", rtol), 1e-2 if eps is None else eps
     rng = np.random.default_rng(seed)
     direction = trees.tree_map(lambda x: _noise(rng, x), args)
-    ct, pulled = _pulled(f, f_vjp, args, direction, rng)
-    there = sum(np.real(np.sum(_host(c) * d)) for c, d in zip(
+    ct, pulled = _pull_random(f, f_vjp, args, direction, rng)
+    expected = sum(np.real(np.sum(_host(c) * d)) for c, d in zip(
         trees.tree_leaves(ct), _difference(f, args, direction, eps)) if d is not None)
     moved = [c.dtype for c in map(typeof, trees.tree_leaves(ct)) if c.dtype != dtypes.float0] or [np.dtype(np.float32)]
-    np.testing.assert_allclose(_inner(pulled, direction), there, rtol=max(map(rtol_of, moved)), atol=max(map(atol_of, moved)),
-                               err_msg=f"{err_msg}vjp against finite differences")
+    np.testing.assert_allclose(_inner(pulled, direction), expected, rtol=max(map(rtol_of, moved)),
+                               atol=max(map(atol_of, moved)), err_msg=f"{err_msg}vjp against finite differences")
 
 
 def _by_dtype(name: str, given: Tolerance) -> Callable[[Any], float]:
-    """The tolerance for results of a dtype."""
+    """Return a function from dtypes to tolerances."""
     if not isinstance(given, Mapping):
         return lambda dtype: 2e-2 if given is None else given
     try:
@@ -126,9 +128,9 @@ def _by_dtype(name: str, given: Tolerance) -> Callable[[Any], float]:
     return lambda dtype: table.get(dtype, 2e-2)
 
 
-def _pulled(f: Callable[..., Any], f_vjp: Callable[..., Any], args: tuple[Any, ...], direction: Any,
-            rng: np.random.Generator) -> tuple[Any, Any]:
-    """A random cotangent and what it is pulled back to, which has the arguments' tree and types."""
+def _pull_random(f: Callable[..., Any], f_vjp: Callable[..., Any], args: tuple[Any, ...], direction: Any,
+                 rng: np.random.Generator) -> tuple[Any, Any]:
+    """Draw a cotangent and pull it back; check that the result has the tree and types of the arguments."""
     out, pull = f_vjp(*args)
     for a, b in zip(trees.tree_leaves(out), trees.tree_leaves(f(*args)), strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-5, atol=1e-6)
@@ -141,10 +143,10 @@ def _pulled(f: Callable[..., Any], f_vjp: Callable[..., Any], args: tuple[Any, .
 
 
 def check_transpose(f: Callable[..., Any], args: Sequence[Any], tolerance: float = 1e-3) -> None:
-    """Pulling back is the transpose of pushing forward: `<ct, J t> == <J' ct, t>`, with no finite differences.
+    """Check that `vjp` is the transpose of `jvp`: `<ct, J t> == <J^T ct, t>`; uses no finite differences.
 
     Raises:
-      AssertionError: with both products.
+      AssertionError: the products differ; the message shows both.
 
     >>> check_transpose(lambda x: x * x, (3.0,))
     """
@@ -152,20 +154,20 @@ def check_transpose(f: Callable[..., Any], args: Sequence[Any], tolerance: float
     rng = np.random.default_rng(0)
     direction = trees.tree_map(lambda x: _noise(rng, x), args)
     tangent = jvp(f, args, direction)[1]
-    ct, pulled = _pulled(f, functools.partial(vjp, f), args, direction, rng)
+    ct, pulled = _pull_random(f, functools.partial(vjp, f), args, direction, rng)
     np.testing.assert_allclose(_inner(ct, tangent), _inner(pulled, direction), rtol=tolerance, atol=tolerance)
 
 
 def check_grads(f: Callable[..., Any], args: Sequence[Any], order: int = 2,
                 modes: str | Sequence[str] = ("fwd", "rev"), atol: Tolerance = None, rtol: Tolerance = None,
                 eps: float | None = None) -> None:
-    """Derivatives of `f` up to `order`, forward and reverse, against finite differences.
+    """Check derivatives of `f` up to `order`, forward and reverse, against finite differences.
 
     Args:
       f: function of arrays and trees of them.
       args: the point.
       order: highest order of derivative.
-      modes: of "fwd" and "rev", one or several.
+      modes: "fwd", "rev", or a sequence of both.
       atol, rtol, eps: as for `check_jvp`.
     Raises:
       AssertionError: a derivative is wrong.
@@ -196,18 +198,18 @@ def _check_grads(f: Callable[..., Any], args: tuple[Any, ...], order: int, modes
 
 
 def check_sample(sample: Any, only: Sequence[int] | None = None) -> None:
-    """One primitive on one sample, in 64-bit arithmetic: jvp against finite differences, vjp against jvp.
+    """Check a primitive on one sample in 64-bit arithmetic: jvp against finite differences, vjp against jvp.
 
     Args:
       sample: a `lamina_ir.testing.samples.Sample`.
       only: positions of the operands to differentiate; default all inexact ones.
     """
-    from lamina_ir.testing.samples import determined  # draws every sample when it is loaded
+    from lamina_ir.testing.samples import determined  # imported late: loading the module draws all samples
     wide = {} if sample.prim.subprograms else {"float32": "float64", "complex64": "complex128"}
     with config.enable_x64(True):
         full = [np.asarray(a, wide.get(a.dtype.name, a.dtype)) for a in sample.args]
         if not all(np.isfinite(a).all() for a in full if dtypes.is_inexact(a.dtype)):
-            return  # there are no differences at infinity
+            return  # finite differences are undefined at infinity
         inexact = [i for i, a in enumerate(full) if dtypes.is_inexact(a.dtype) and (only is None or i in only)]
         if not inexact:
             return  # nothing to differentiate
@@ -223,6 +225,6 @@ def check_sample(sample: Any, only: Sequence[int] | None = None) -> None:
         point = [full[i] for i in inexact]
         outs = fun(*point)
         coarse = max(tolerance_of(typeof(v).dtype) for v in [*point, *outs])
-        if coarse < 1e-8 and all(np.isfinite(_host(o)).all() for o in outs):  # less than 64 bits say little
+        if coarse < 1e-8 and all(np.isfinite(_host(o)).all() for o in outs):  # else differences are too inaccurate
             check_jvp(fun, functools.partial(jvp, fun), point, eps=1e-5, rtol=1e-3, atol=1e-4)
         check_transpose(fun, point, max(1e-7, 20 * coarse))

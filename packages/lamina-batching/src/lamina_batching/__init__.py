@@ -1,9 +1,9 @@
-"""Batching: `vmap` and its rule table. No backend needed."""
+"""Vectorization: `vmap` and its rule table. Needs no backend."""
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from lamina_ir.layers import fill as _fill
 
-from . import _version  # noqa: F401  first: it says which versions of neighbours fit
+from . import _version  # noqa: F401  first: it checks the versions of the dependencies
 
 if _TYPE_CHECKING:
     from .stock import *

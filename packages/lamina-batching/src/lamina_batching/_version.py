@@ -1,4 +1,4 @@
-"""The version, set by `hatch version`, and the neighbours it works with, as tools/check_ranges.py writes them."""
+"""Package version (set by `hatch version`) and version ranges of dependencies (written by tools/check_ranges.py)."""
 from lamina_ir import needs as _needs
 
 __version__ = "0.1.0"

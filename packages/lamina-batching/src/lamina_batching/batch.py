@@ -1,4 +1,4 @@
-"""`BatchTrace`: values that carry an extra axis, the batch, while the function sees them without it."""
+"""`BatchTrace`: values have an extra batch axis, and the function sees one example, without that axis."""
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
@@ -16,10 +16,10 @@ __all__ = ["BatchAxis", "BatchTrace", "BatchTracer", "Batched", "batch_program",
 
 
 class BatchAxis(NamedTuple):
-    """The axis that is being mapped: the first argument of a row.
+    """The mapped axis; the first argument of a batching rule.
 
     Attributes:
-      size: how many examples there are.
+      size: number of examples.
       name: its name, or None.
 
     >>> BatchAxis(8)
@@ -31,13 +31,13 @@ class BatchAxis(NamedTuple):
 
 
 class BatchTracer(Tracer):
-    """One example of the batch `val`, whose axis `dim` is the batch."""
+    """One example of `val`, whose axis `dim` is the batch axis."""
 
     __slots__ = ("val", "dim")
 
     def __init__(self, trace: Trace, val: Any, dim: int) -> None:
         self._trace = trace
-        # The function sees one example: the type without the batch axis.
+        # The function sees one example, so the aval leaves out the batch axis.
         full = val.aval if isinstance(val, Tracer) else typeof(val)
         shape = full.shape
         self.aval = shaped(shape[:dim] + shape[dim + 1:], full.dtype, full.weak_type)
@@ -52,12 +52,12 @@ class BatchTracer(Tracer):
 
 
 class BatchTrace(Trace):
-    """Applies batching rows."""
+    """Apply batching rules."""
 
     def __init__(self, level: int, axis: BatchAxis) -> None:
         self.level = level
         self.axis = axis
-        # What carries the batch differs over the axis, if others can name it.
+        # Batched values vary over the axis if it has a name.
         self.over: frozenset[Any] = frozenset() if axis.name is None else frozenset((axis.name,))
 
     def custom(self, call: Any, args: Sequence[Any]) -> list[Any]:
@@ -78,8 +78,8 @@ class BatchTrace(Trace):
                 vals.append(a)
                 dims.append(None)
         if eager_lines:
-            out, dim = self._noted(prim, vals, dims, params)
-        elif prim.subprograms:  # the row derives programs, which are kept: the line of this call is not theirs
+            out, dim = self._process_with_source(prim, vals, dims, params)
+        elif prim.subprograms:  # the rule may cache derived programs: they must not get the line of this call
             line, now.source = now.source, staged_source(2, True)
             try:
                 out, dim = batching_rules[prim](self.axis, vals, dims, **params)
@@ -91,40 +91,41 @@ class BatchTrace(Trace):
             return tuple([o if d is None else BatchTracer(self, o, d) for o, d in zip(out, dim)])
         return out if dim is None else BatchTracer(self, out, dim)
 
-    def _noted(self, prim: Primitive, vals: list[Any], dims: list[Any], params: dict[str, Any]) -> tuple[Any, Any]:
-        """The row, with a line in force that knows where the result carries the batch: NaNs are looked for."""
+    def _process_with_source(self, prim: Primitive, vals: list[Any], dims: list[Any],
+                             params: dict[str, Any]) -> tuple[Any, Any]:
+        """Apply the rule with a source line that records the batch axis of the result, for reports of NaNs."""
         line, source = now.source, staged_source(3, True)
-        noted = BatchedSource.of(source, prim, self.axis) if isinstance(source, Source) else source
-        now.source = noted
+        batched_source = BatchedSource.of(source, prim, self.axis) if isinstance(source, Source) else source
+        now.source = batched_source
         try:
             out, dim = batching_rules[prim](self.axis, vals, dims, **params)
         except FloatingPointError as error:
-            if isinstance(noted, BatchedSource) and hasattr(error, "told"):
-                # Once more without looking for NaNs, to learn where the result carries the batch; then the error can tell the
-                # example.
+            if isinstance(batched_source, BatchedSource) and hasattr(error, "told"):
+                # Run the rule again without NaN checks to find the batch axis of the result, so that the error can name
+                # the example.
                 with config.debug_nans(False), config.debug_infs(False):
-                    self._note(noted, prim, *batching_rules[prim](self.axis, vals, dims, **params))
+                    self._record_result_dim(batched_source, prim, *batching_rules[prim](self.axis, vals, dims, **params))
                 error.args = (error.told(),)
             raise
         finally:
             now.source = line
-        self._note(noted, prim, out, dim)
+        self._record_result_dim(batched_source, prim, out, dim)
         return out, dim
 
-    def _note(self, source: Any, prim: Primitive, out: Any, dim: Any) -> None:
+    def _record_result_dim(self, source: Any, prim: Primitive, out: Any, dim: Any) -> None:
         if isinstance(source, BatchedSource) and not prim.multiple and dim is not None:
             source.result[:] = typeof(out).shape, dim
 
 
 def move_to(x: Any, src: int, dst: int) -> Any:
-    """An array with one axis moved.
+    """Move one axis of an array.
 
     Args:
       x: the array.
-      src: where the axis is, counted from the front.
-      dst: where it goes.
+      src: current position of the axis, nonnegative.
+      dst: new position.
     Returns:
-      An array; `x` itself if the axis is there already.
+      An array; `x` itself if `src == dst`.
 
     >>> import numpy as np
     >>> move_to(np.zeros((2, 3, 4)), 2, 0).shape
@@ -138,13 +139,13 @@ def move_to(x: Any, src: int, dst: int) -> Any:
 
 
 def materialise(x: Any, dim: int | None, size: int, at: int = 0) -> Any:
-    """An array with its batch axis in one place; an unbatched value is repeated there.
+    """Return an array with its batch axis at a given position; an unbatched value is repeated along it.
 
     Args:
       x: the array.
-      dim: where its batch axis is; None: it has none.
-      size: how many examples there are.
-      at: where the axis goes.
+      dim: its batch axis, or None if it is unbatched.
+      size: number of examples.
+      at: new position of the batch axis.
     Returns:
       An array with the batch at axis `at`.
 
@@ -161,15 +162,15 @@ def materialise(x: Any, dim: int | None, size: int, at: int = 0) -> Any:
 
 def run_batched(fun: Callable[..., Sequence[Any]], axis: BatchAxis, args: Sequence[Any],
                 dims: Sequence[int | None]) -> tuple[list[Any], list[int | None]]:
-    """A function on the examples of batches, op by op on whole ones: the stock's strategy.
+    """Apply a function of one example to batches with the batching rules; the default implementation of `vmap`.
 
     Args:
       fun: function of flat arguments with a list of flat results.
       axis: size and name of the batch.
       args: flat arguments.
-      dims: for each of them which axis is the batch; None: it is passed on as it is.
+      dims: the batch axis of each argument, or None; an unbatched argument is passed unchanged.
     Returns:
-      (flat results, for each where it carries the batch or None).
+      (flat results, batch axis or None for each).
 
     >>> import numpy as np
     >>> run_batched(lambda x, y: [lax.mul(x, y)], BatchAxis(3), [np.arange(3.0), 2.0], [0, None])
@@ -179,7 +180,7 @@ def run_batched(fun: Callable[..., Sequence[Any]], axis: BatchAxis, args: Sequen
     if axis.name is None:
         with deeper(trace):
             return _examples(fun, trace, args, dims)
-    # The frame lets collectives over the name find this trace.
+    # Through the axis frame, collectives over the name find this trace.
     with deeper(trace), bound_axes(AxisFrame(axis.name, axis.size, trace)):
         return _examples(fun, trace, args, dims)
 
@@ -200,11 +201,11 @@ def _examples(fun: Callable[..., Sequence[Any]], trace: BatchTrace, args: Sequen
 
 
 class Batched(NamedTuple):
-    """A program over whole batches. Every result that depends on the batch carries it at axis 0.
+    """A batched program. Results that depend on the batch have it at axis 0.
 
     Attributes:
-      program: takes the arguments of the program of one example, those that are batched with the batch at axis 0.
-      batched_out: for each result, whether it carries the batch.
+      program: takes the arguments of the per-example program; batched ones have the batch at axis 0.
+      batched_out: for each result, whether it is batched.
 
     >>> from lamina_ir import parse
     >>> closed = parse("{ lambda ; a:f32[] b:f32[]. let c:f32[] = sin a d:f32[] = cos b in (c, d) }")
@@ -218,17 +219,18 @@ class Batched(NamedTuple):
 
 def batch_program(closed: ClosedJaxpr, axis: BatchAxis, batched: tuple[bool, ...],
                   all_out: bool | tuple[bool, ...] = False) -> Batched:
-    """A program mapped over a batch carried at axis 0 of the marked arguments; remembered with the program.
+    """Batch a program over axis 0 of the marked arguments; cached on the program.
 
     Args:
-      closed: the program of one example.
+      closed: the per-example program.
       axis: size and name of the batch.
-      batched: which arguments carry the batch.
-      all_out: carry the batch in every result (or those marked), repeating those that do not depend on it.
+      batched: which arguments are batched.
+      all_out: whether all results (or the marked ones) must be batched; results that do not depend on the batch are
+        repeated.
     Returns:
-      A program and which results carry the batch: see `Batched`.
+      A program and which results are batched: see `BatchedProgram`.
     Raises:
-      MissingRuleError: an op in it has no batching rule.
+      MissingRuleError: a primitive in it has no batching rule.
 
     >>> from lamina_ir import parse
     >>> print(batch_program(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"), BatchAxis(3), (True,)).program)
@@ -239,20 +241,20 @@ def batch_program(closed: ClosedJaxpr, axis: BatchAxis, batched: tuple[bool, ...
 
         def run(*args: Any) -> list[Any]:
             outs, dims = run_batched(lambda *xs: eval_jaxpr(closed, xs), axis, args, [0 if b else None for b in batched])
-            # Rows may leave the batch anywhere; programs that are nested and shared agree on axis 0.
-            wanted = all_out if isinstance(all_out, tuple) else (all_out,) * len(dims)
-            flags[:] = [w or d is not None for d, w in zip(dims, wanted)]
+            # Rules return the batch at any axis; cached programs always have it at axis 0.
+            required = all_out if isinstance(all_out, tuple) else (all_out,) * len(dims)
+            flags[:] = [r or d is not None for d, r in zip(dims, required)]
             return [materialise(o, d, axis.size) if on else o for o, d, on in zip(outs, dims, flags)]
 
-        # Whole batches differ over the axes further out only.
-        mine, further = frozenset([axis.name]), frozenset([f.name for f in now.axes]) - {axis.name}
-        overs = [a.over - mine for a in closed.in_avals]
+        # A batched value holds all examples, so it varies over the outer axes only.
+        own, outer_axes = frozenset([axis.name]), frozenset([f.name for f in now.axes]) - {axis.name}
+        overs = [a.over - own for a in closed.in_avals]
         avals = [(shaped((axis.size, *a.shape), a.dtype, a.weak_type) if b else a).differing(over)
                  for a, b, over in zip(closed.in_avals, batched, overs)]
         program, outer = stage(run, avals)
         assert not outer
         if now.axes:
-            program = typed_program(program, overs, further)
+            program = typed_program(program, overs, outer_axes)
         return Batched(program, tuple(flags))
 
     return closed.derived(("vmap", axis, batched, all_out), make)

@@ -1,4 +1,4 @@
-"""`custom_vmap`: a function with a batching rule of its own; `sequential_vmap`."""
+"""`custom_vmap`: a function with a user-defined batching rule; `sequential_vmap`."""
 from __future__ import annotations
 
 import functools
@@ -15,7 +15,7 @@ __all__ = ["custom_vmap", "sequential_vmap"]
 
 
 class custom_vmap:
-    """A function whose `vmap` is given by a rule.
+    """A function with a user-defined batching rule.
 
     Args:
       fun: function of arrays and trees of them.
@@ -45,12 +45,12 @@ class custom_vmap:
         functools.update_wrapper(self, fun, updated=())
 
     def def_vmap(self, vmap_rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Set the rule.
+        """Set the batching rule.
 
         Args:
-          vmap_rule: `vmap_rule(axis_size, in_batched, *args) -> (output, out_batched)`: `args` carry the batch at axis 0
-            where `in_batched`, a list with one tree of bools per argument, says so; `out_batched` is a tree of bools
-            like the output (or one bool for all of it).
+          vmap_rule: `vmap_rule(axis_size, in_batched, *args) -> (output, out_batched)`. `in_batched` is a list with one
+            tree of bools per argument; arguments marked True are batched at axis 0. `out_batched` is a tree of bools
+            like the output, or one bool for all of it.
         Returns:
           `vmap_rule`, so that this can be used as a decorator.
         """
@@ -81,11 +81,12 @@ class _Call(CustomCall):
         return outs
 
     def batch(self, trace: Any, args: Sequence[Any], minded: bool) -> list[Any]:
-        # Staged and bound as one op, whose row asks the rule: other traces further out see the call, not the rule.
+        # Staged and bound as one equation; its batching rule runs the user's rule. So outer traces see the call, not
+        # the rule.
         return self.bind(args)
 
     def rule(self, size: int, batched: Sequence[bool], args: Sequence[Any]) -> Any:
-        """The user's rule on flat values: (results, which carry the batch)."""
+        """Run the user's rule on flat values; return (results, which of them are batched)."""
         f = self.f
         assert f.vmap_rule is not None
         line, now.source = now.source, rule_lines()
@@ -113,7 +114,7 @@ class _Call(CustomCall):
 
 
 def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
-    """A function whose `vmap` runs the examples one after another.
+    """Make a function whose `vmap` runs the examples sequentially.
 
     >>> from lamina_batching import vmap
     >>> import numpy as np

@@ -1,12 +1,12 @@
-"""Batches of equations with programs, along their flow: one row for calls, branches, loops and maps, whoever's they are.
+"""Batching of higher-order primitives: one rule for calls, branches, loops and maps, built-in or third-party.
 
-An operand that carries the batch takes it into the programs, and a result comes out with it if it depends on one that
-does. In a loop that goes round: a carry has the batch if it starts with it, or if any turn gives it one, and the batched
-body must hand on what it takes; so the marks are settled first and the body is batched once, for them.
+The rule reads the region signature of the primitive. A result is batched if it depends on a batched operand. A loop
+carry is batched if its initial value is, or if any iteration makes it so. The fixpoint is computed first; then the body
+is batched for it.
 
-What decides may differ between examples. With an index per example all branches run and results are selected, and examples
-that chose another branch neither have a derivative through it nor spoil that of the others (see `_shielded`). With a test
-per example the loop goes on while any holds, and examples that are done keep their values.
+Indices and loop tests may be batched too. With an index per example, all branches run and results are selected per
+example; `_mask_unchosen` keeps the other examples out of derivatives. With a test per example, the loop runs while any
+test holds, and finished examples keep their values.
 """
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ Flags = tuple[bool, ...]
 
 def flow_batch(prim: Any, axis: BatchAxis, args: Sequence[Any], dims: Sequence[int | None], params: dict[str, Any],
                batch: Callable[..., Any] = batch_program) -> Any:
-    """The row of an op with a flow.
+    """Batch an equation of a primitive with a region signature.
 
     Args:
-      prim: the op.
-      axis: the batch.
-      args: its operands.
-      dims: for each where it carries the batch, or None.
-      params: its params.
-      batch: what makes batched programs of those it holds, as `batch_program` does.
+      prim: the primitive.
+      axis: the batch axis.
+      args: the operands.
+      dims: the batch axis of each operand, or None.
+      params: the params.
+      batch: function that batches subprograms, with the signature of `batch_program`.
     Returns:
-      Its results, and where they carry the batch.
+      (results, batch axis of each or None).
 
     >>> step = stage(lambda c, x: [lax.add(c, x), c], [shaped((), np.dtype("float32"))] * 2)[0]
     >>> params = dict(jaxpr=step, length=3, num_consts=0, num_carry=1, reverse=False, unroll=1)
@@ -53,56 +53,59 @@ def flow_batch(prim: Any, axis: BatchAxis, args: Sequence[Any], dims: Sequence[i
     if binds is not None:
         scope = bound_axes(*[AxisFrame(name, size) for name, size in binds.axes(params)])  # type: ignore[assignment]
         if axis.name in binds.names(params):
-            axis = axis._replace(name=None)  # an inner axis hides an outer one of its name
+            axis = axis._replace(name=None)  # an inner axis shadows an outer one of the same name
     with scope:
-        # ops: operands that carry the batch once carries have settled; outs: results that do. The rounds batch the body for
-        # marks that may grow still; programs made on the way are remembered, and the last one is the one that is used.
+        # ops: batched operands, for carries the fixpoint; outs: batched results. Each fixpoint step batches the body
+        # for its current flags; these programs are cached, and the last one is used.
         ops, outs = forward(w, on, lambda wire, marks: batch(wire.program, axis, marks).batched_out)
         if w.chooser is not None and on[w.chooser]:
-            return _each_chooses(w, axis, args, dims)
+            return _batch_branches(w, axis, args, dims)
         if w.flow.test:
-            truth = batch(w.wires[0].program, axis, tuple([ops[i] for i in w.wires[0].ins]))
-            if truth.batched_out[0]:
-                if _is_bounded(w) and not only_checks(w.wires[1].program):  # as for branches that report
+            test = batch(w.wires[0].program, axis, tuple([ops[i] for i in w.wires[0].ins]))
+            if test.batched_out[0]:
+                if _is_bounded(w) and not only_checks(w.wires[1].program):  # batch all operands, as in `_batch_branches`
                     ops = (True,) * len(ops)
-                    truth = batch(w.wires[0].program, axis, tuple([ops[i] for i in w.wires[0].ins]))
-                return _each_stops(w, axis, args, dims, ops, truth.program)
-        # Branches must give the same results, and a body must hand on what it takes: there an unbatched result is repeated.
-        wanted: Any = outs if len(w.bodies) > 1 else outs[:w.n_carry] + (False,) * (w.n_results - w.n_carry)
-        made = [batch(p.program, axis, tuple([ops[i] for i in p.ins]), False if p.decides else wanted) for p in w.wires]
+                    test = batch(w.wires[0].program, axis, tuple([ops[i] for i in w.wires[0].ins]))
+                return _batch_loop(w, axis, args, dims, ops, test.program)
+        # All branches must return the same results, and a loop body must return the carries it takes: there an
+        # unbatched result is repeated.
+        required: Any = outs if len(w.bodies) > 1 else outs[:w.n_carry] + (False,) * (w.n_results - w.n_carry)
+        made = [batch(p.program, axis, tuple([ops[i] for i in p.ins]), False if p.decides else required) for p in w.wires]
     n = len(args)
-    written = w.write(w.operands(), w.results(), [(b.program, p.ins, [0] if p.decides else range(w.n_results))
+    rebuilt = w.write(w.operands(), w.results(), [(b.program, p.ins, [0] if p.decides else range(w.n_results))
                                                   for b, p in zip(made, w.wires)])
     out_on = made[-1].batched_out
-    new = written.params
+    new = rebuilt.params
     if binds is not None:
         for p, flags in ((binds.ins, on), (binds.outs, out_on)):
             new[p] = tuple([binds.behind_batch(entry) if b else entry for entry, b in zip(new[p], flags)])
     if w.flow.test:
         new[w.flow.body].memo("source", lambda: w.bodies[0].program.memo("source", lambda: None))
-    # The batch is axis 0 of what a turn sees, so axis 1 of what is stacked.
-    ins = [_placed(args[i], dims[i], 1 if w.kinds[i] == STACKED else 0, ops[i], axis.size) for i in range(n)]
+    # An iteration has the batch at axis 0, so scanned operands and stacked results have it at axis 1.
+    ins = [_materialise_if(args[i], dims[i], 1 if w.kinds[i] == STACKED else 0, ops[i], axis.size) for i in range(n)]
     found = bind(prim, *ins, **new)
-    late = 1 if w.flow.loops else 0  # behind the axis of what is stacked
-    return found, [None if not b else 0 if j < w.n_carry else late for j, b in enumerate(out_on)]
+    stacked_dim = 1 if w.flow.loops else 0
+    return found, [None if not b else 0 if j < w.n_carry else stacked_dim for j, b in enumerate(out_on)]
 
 
-def _placed(x: Any, dim: int | None, at: int, wanted: bool, size: int) -> Any:
-    return materialise(x, dim, size, at) if wanted else x
+def _materialise_if(x: Any, dim: int | None, at: int, is_batched: bool, size: int) -> Any:
+    return materialise(x, dim, size, at) if is_batched else x
 
 
 # --- an index per example -----------------------------------------------------------------------------------------
-def _each_chooses(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+def _batch_branches(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+    """Batch a branch whose index is batched: run all branches and select per example."""
     branches, ins = [b.program for b in w.bodies], w.bodies[0].ins
     effect = next(filter(None, map(happens_once, branches)), None)
     if effect is not None:
         raise MissingRuleError(f"vmap of a {w.prim.name} whose predicate differs between examples is not defined when a branch "
                                f"calls `{effect}`: it would run all branches for all examples. Use lax.map instead of vmap")
-    # What reports shall tell of each example its own values, so there every example has an operand of its own: see _shielded.
+    # Effects other than checks, such as printing, must see the operands of their own example. `_mask_unchosen` may
+    # replace shared operands, so all operands are batched then.
     on = tuple([dims[i] is not None for i in ins])
     if any(on) and not all(map(only_checks, branches)):
         on = (True,) * len(ins)
-    moved = [_placed(args[i], dims[i], 0, b, axis.size) for i, b in zip(ins, on)]
+    moved = [_materialise_if(args[i], dims[i], 0, b, axis.size) for i, b in zip(ins, on)]
     index = move_to(args[w.chooser], dims[w.chooser], 0)  # type: ignore[index, arg-type]
     outs = bind(prims.xla_call_p, index, *moved, call_jaxpr=_selection(branches, axis, on),
                 **{**prims.xla_call_p.defaults, "name": w.prim.name, "inline": True})
@@ -110,9 +113,9 @@ def _each_chooses(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence
 
 
 def _selection(branches: Sequence[ClosedJaxpr], axis: BatchAxis, on: Flags) -> ClosedJaxpr:
-    """All branches, and per example the results of the one its index says."""
+    """Return a program that runs all branches and selects per example the results of the branch of its index."""
     def make() -> Any:
-        # What checks ask for is asked of the examples that chose their branch; the last one takes all other indices.
+        # Checks in a branch apply to the examples that chose it. An out-of-range index selects the last branch.
         checks = [has_checks(b) for b in branches]
         made = [batch_program(guarded(b), axis, (*on, True)) if c else batch_program(b, axis, on)
                 for b, c in zip(branches, checks)]
@@ -120,14 +123,14 @@ def _selection(branches: Sequence[ClosedJaxpr], axis: BatchAxis, on: Flags) -> C
 
         def run(index: Any, *args: Any) -> list[Any]:
             chosen = [lax.eq(index, np.int32(k)) for k in range(len(branches))]
-            asked = list(chosen)
+            guards = list(chosen)
             if checks[-1]:
-                asked[-1] = lax.bitwise_or(lax.lt(index, np.int32(0)), lax.ge(index, np.int32(len(branches) - 1)))
-            given = [[*_shielded(m.program, mine, args, on), *[ask] * c]
-                     for m, mine, ask, c in zip(made, chosen, asked, checks)]
+                guards[-1] = lax.bitwise_or(lax.lt(index, np.int32(0)), lax.ge(index, np.int32(len(branches) - 1)))
+            given = [[*_mask_unchosen(m.program, is_chosen, args, on), *[guard] * c]
+                     for m, is_chosen, guard, c in zip(made, chosen, guards, checks)]
             results = [[materialise(o, 0 if b else None, axis.size) for o, b in zip(eval_jaxpr(m.program, xs), m.batched_out)]
                        for m, xs in zip(made, given)]
-            # An index that is none of the others runs the last branch, with and without a batch.
+            # An out-of-range index runs the last branch, as without a batch.
             found = results[-1]
             for k in range(len(results) - 1):
                 found = [_select(chosen[k], a, b) for a, b in zip(results[k], found)]
@@ -139,21 +142,22 @@ def _selection(branches: Sequence[ClosedJaxpr], axis: BatchAxis, on: Flags) -> C
     return branches[0].derived(key, make)[1]
 
 
-def _shielded(program: ClosedJaxpr, chosen: Any, args: Sequence[Any], on: Flags) -> list[Any]:
-    """Operands of a batched program whose results are used for the `chosen` examples only, with derivatives cut where
-    they are not: the slopes of the other examples may be infinite or NaN, and zero times those is not zero.
+def _mask_unchosen(program: ClosedJaxpr, chosen: Any, args: Sequence[Any], on: Flags) -> list[Any]:
+    """Return the operands of a batched program of which only the results of the `chosen` examples are used.
 
-    A copy per example of what the examples share would take too much memory. Where there is such an operand, the other
-    examples compute what the first chosen one does instead, so that what they add to its derivative is zero.
+    The derivative is cut for the other examples: theirs may be infinite or NaN, and zero times that is NaN, not zero.
+
+    Shared operands are not copied per example, which would take too much memory. If there is one, the other examples
+    get the operands of the first chosen example instead, so that they add zero to the derivative of the shared operand.
     """
-    # Two ways that an example which chose otherwise would spoil a derivative: its own operand (b: batched), where the slope
-    # may be infinite, and an operand that all share (not b), whose derivative sums over all examples, 0 * inf among them.
+    # An unchosen example can contaminate two derivatives with NaN: that of its own operand (b: batched), and that of a
+    # shared operand (not b), which sums over all examples, including 0 * inf.
     used = dce(program)[1]
     inexact = [u and dtypes.is_inexact(a.dtype) for a, u in zip(program.in_avals, used)]
     if not any(inexact) or chosen.shape == (0,):
         return list(args)
     shared = any(f and not b for f, b in zip(inexact, on))
-    # Of no chosen example at all it is 0: then the shared operands are cut off altogether, below.
+    # If no example is chosen, `first` is 0; then the derivative of shared operands is cut below.
     first = lax.argmax(chosen, 0, np.int32) if shared else None
     found = []
     for x, u, f, b in zip(args, used, inexact, on):
@@ -169,27 +173,28 @@ def _shielded(program: ClosedJaxpr, chosen: Any, args: Sequence[Any], on: Flags)
 
 
 def _select(pred: Any, on_true: Any, on_false: Any) -> Any:
-    """Whole examples, by one truth value each."""
+    """Select whole examples by one bool each."""
     shape = typeof(on_true).shape
     return lax.select(lax.broadcast_in_dim(pred, shape, (0,)) if len(shape) > 1 else pred, on_true, on_false)
 
 
 def _is_bounded(w: Wired) -> bool:
-    """Whether a loop has a bound: without one there is no reverse derivative."""
+    """Return whether a loop has an iteration bound. Without one it has no reverse-mode derivative to protect."""
     return bool(w.flow.bound) and w.params[w.flow.bound] is not None
 
 
 # --- a test per example -------------------------------------------------------------------------------------------
-def _each_stops(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence[int | None], ops: Flags,
-                truth: ClosedJaxpr) -> Any:
-    """The loop carries, besides, which examples go on. All carries have the batch by now."""
+def _batch_loop(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence[int | None], ops: Flags,
+                test_program: ClosedJaxpr) -> Any:
+    """Batch a loop whose test is batched: all carries are batched, and one more carry holds the active flags."""
     test, body = w.wires
     effect = happens_once(test.program) or happens_once(body.program)
     if effect is not None:
-        raise MissingRuleError(f"vmap of a {w.prim.name} whose test differs between examples is not defined when a turn calls "
-                               f"`{effect}`: turns run for all examples until the last is done. Use lax.map instead of vmap")
+        raise MissingRuleError(f"vmap of a {w.prim.name} whose test differs between examples is not defined when an iteration "
+                               f"calls `{effect}`: iterations run for all examples until the last is done. Use lax.map "
+                               "instead of vmap")
     n, m = len(args), w.n_results
-    held = [i for i in range(n) if w.kinds[i] == HELD]
+    consts = [i for i in range(n) if w.kinds[i] == HELD]
     carry = range(n)[w.carry]
     flags = tuple([ops[i] for i in body.ins])
     checks = [has_checks(p.program) for p in w.wires]
@@ -197,56 +202,57 @@ def _each_stops(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence[i
         batched = batch_program(guarded(body.program), axis, (*flags, True), True).program
     else:
         batched = batch_program(body.program, axis, flags, True).program
-    if checks[0]:  # asked of an example by whose truth value the turn before has begun
+    if checks[0]:  # checks in the test apply to examples that were active in the iteration before
         tested = tuple([ops[i] for i in test.ins])
-        truth = batch_program(guarded(test.program), axis, (*tested, True), True).program
+        test_program = batch_program(guarded(test.program), axis, (*tested, True), True).program
     bounded = _is_bounded(w)
 
     def make() -> Any:
-        inner = {**dict(zip(test.ins, truth.in_avals)), **dict(zip(body.ins, batched.in_avals))}  # but what guards them
+        inner = {**dict(zip(test.ins, test_program.in_avals)), **dict(zip(body.ins, batched.in_avals))}  # without guards
 
         def step(*xs: Any) -> list[Any]:
-            # before: operand -> its value as the turn begins; -1 is which examples go on. Turns run for all; `_select` keeps
-            # what is done.
-            before = dict(zip([*held, -1, *carry], xs))
+            # before: operand number -> its value at the start of the iteration; -1: which examples are active. The
+            # iteration runs for all examples; `_select` keeps the values of finished ones.
+            before = dict(zip([*consts, -1, *carry], xs))
             operands = [before[i] for i in body.ins]
-            given = _shielded(batched, before[-1], operands, flags) if bounded else operands
+            given = _mask_unchosen(batched, before[-1], operands, flags) if bounded else operands
             new = eval_jaxpr(batched, [*given, *[before[-1]] * checks[1]])
             after = dict(zip(carry, [_select(before[-1], a, before[i]) for a, i in zip(new, carry)]))
-            goes_on = eval_jaxpr(truth, [*[after.get(i, before[i]) for i in test.ins], *[before[-1]] * checks[0]])
-            return [*goes_on, *after.values()]
+            still_active = eval_jaxpr(test_program, [*[after.get(i, before[i]) for i in test.ins], *[before[-1]] * checks[0]])
+            return [*still_active, *after.values()]
 
-        pred = truth.out_avals[0]
-        goes_on = stage(lambda go: [lax.reduce_or(go, (0,))], [pred])[0]
-        made = stage(step, [*[inner[i] for i in held], pred, *[inner[i] for i in carry]])[0]
+        pred = test_program.out_avals[0]
+        any_active = stage(lambda go: [lax.reduce_or(go, (0,))], [pred])[0]
+        made = stage(step, [*[inner[i] for i in consts], pred, *[inner[i] for i in carry]])[0]
         made.memo("source", lambda: body.program.memo("source", lambda: None))
-        # Held operands of test and body become held by the body alone: the new test reads nothing but the truth values (at k).
+        # The constants of test and body become constants of the body: the new test reads only the active flags (operand
+        # k).
         group, last = w.flow.group(HELD), w.groups[carry[0]]
-        slots = [*[Slot(group, inner[i]) for i in held],  # type: ignore[arg-type]  # what is held has a group
+        specs = [*[Slot(group, inner[i]) for i in consts],  # type: ignore[arg-type]  # constants have a group
                  Slot(last, pred), *[Slot(last, inner[i]) for i in carry]]
-        k = len(held)
-        return test.program, w.write(slots, [Slot(0)] * (m + 1), [(goes_on, [k], [0]), (made, range(n + 1), range(m + 1))])
+        k = len(consts)
+        return test.program, w.write(specs, [Slot(0)] * (m + 1), [(any_active, [k], [0]), (made, range(n + 1), range(m + 1))])
 
     key = ("each stops", axis, ops, bounded, id(test.program), w.params.get(w.flow.bound), w.groups.count(0), w.prim)
-    written = body.program.derived(key, make)[1]
-    ins = [_placed(args[i], dims[i], 0, ops[i], axis.size) for i in range(n)]
-    # The test of the first turn is made ahead of the loop, those of the others at the end of the turn before.
-    first = eval_jaxpr(truth, [*[ins[i] for i in test.ins], *[np.ones(axis.size, np.bool_)] * checks[0]])
-    given = [*[ins[i] for i in held], *first, *[ins[i] for i in carry]]
-    outs = bind(w.prim, *[given[i] for i in written.operands], **written.params)
+    rebuilt = body.program.derived(key, make)[1]
+    ins = [_materialise_if(args[i], dims[i], 0, ops[i], axis.size) for i in range(n)]
+    # The first test runs before the loop; each later test runs at the end of the iteration before.
+    first = eval_jaxpr(test_program, [*[ins[i] for i in test.ins], *[np.ones(axis.size, np.bool_)] * checks[0]])
+    given = [*[ins[i] for i in consts], *first, *[ins[i] for i in carry]]
+    outs = bind(w.prim, *[given[i] for i in rebuilt.operands], **rebuilt.params)
     return outs[1:], [0] * m
 
 
-# --- the rows -----------------------------------------------------------------------------------------------------
+# --- default rules ------------------------------------------------------------------------------------------------
 def flow_row(prim: Any) -> Callable[..., Any]:
-    """The row that follows from the flow of an op.
+    """Return the batching rule that follows from the region signature of a primitive.
 
-    Ops with a flow that tells all have it without being asked; a row of their own may call it where it has nothing to add.
+    It is the default rule of primitives whose region signature determines batching. A custom rule may delegate to it.
 
     Args:
-      prim: the op.
+      prim: the primitive.
     Returns:
-      A row of `batching_rules`.
+      A rule for `batching_rules`.
 
     >>> from lamina_batching import vmap
     >>> from lamina_batching.extend import batching_rules
@@ -254,15 +260,15 @@ def flow_row(prim: Any) -> Callable[..., Any]:
     ...     vmap(lambda x: lax.cond(x < 1, lax.neg, lax.abs, x))(np.arange(3, dtype=np.int32))
     Array([0, 1, 2], dtype=int32)
     """
-    def row(axis: BatchAxis, args: Any, dims: Any, /, **params: Any) -> Any:
+    def rule(axis: BatchAxis, args: Any, dims: Any, /, **params: Any) -> Any:
         return flow_batch(prim, axis, args, dims, params)
-    return row
+    return rule
 
 
-def _by_flow(prim: Any) -> Callable[..., Any] | None:
-    """The row of an op without one of its own; None where its flow does not tell."""
+def _default_rule(prim: Any) -> Callable[..., Any] | None:
+    """Return the rule of a primitive without a defined one; None if its region signature does not determine it."""
     flow = prim.flow
     return None if flow is None or flow.whole or flow.again or flow.rule else flow_row(prim)
 
 
-batching_rules.default = _by_flow
+batching_rules.default = _default_rule

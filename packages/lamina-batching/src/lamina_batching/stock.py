@@ -1,4 +1,8 @@
-"""The stock's names of this room, for its face and for stand-ins that change a few: `from lamina_batching.stock import *`."""
+"""Default implementation of the package: the public names.
+
+`__init__` re-exports them. An alternative implementation that changes only a few names starts from them with a star
+import.
+"""
 from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 from lamina_tracing import slots as _slots
 

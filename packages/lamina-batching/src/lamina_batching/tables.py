@@ -1,8 +1,8 @@
-"""The rule table of batching.
+"""Rule table of batching.
 
-`batching_rules[prim](axis, args, dims, /, **params) -> (out, dim)`: `axis` has the batch `size` and `name`; `dims[i]` is
-where operand i carries the batch axis, or None. At least one does, except for collectives over `axis.name`. For ops
-with several results both are sequences. A result may be unbatched (dim None).
+`batching_rules[prim](axis, args, dims, /, **params) -> (out, dim)`: `axis` has the batch `size` and `name`; `dims[i]`
+is the batch axis of operand i, or None if it is unbatched. At least one operand is batched, except for collectives over
+`axis.name`. For primitives with several results, `out` and `dim` are sequences. A result may be unbatched (dim None).
 """
 from __future__ import annotations
 

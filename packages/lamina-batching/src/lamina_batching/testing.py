@@ -1,4 +1,4 @@
-"""Checks of batching against a loop over examples, for this room and for people who write ops."""
+"""Check batching against a loop over examples; for this package and for authors of primitives."""
 from __future__ import annotations
 
 import itertools
@@ -18,32 +18,32 @@ __all__ = ["another", "check_sample", "check_vmap"]
 
 def check_vmap(fun: Callable[..., Any], args: Sequence[Any], in_axes: Sequence[int | None], out_axes: int = 0,
                slack: float = 10.0) -> None:
-    """`vmap(fun)` is what stacking `fun` of each example gives.
+    """Check that `vmap(fun)` equals the stacked results of `fun` on each example.
 
     Args:
       fun: function of one example.
       args: arrays; those with an axis in `in_axes` hold several examples along it.
       in_axes: one entry per argument.
-      out_axes: where results are stacked.
+      out_axes: axis along which results are stacked.
       slack: factor on the tolerance of each result's dtype.
     Raises:
-      AssertionError: with both values.
+      AssertionError: the values differ; the message shows both.
 
     >>> check_vmap(lambda x: x * 2, [np.ones((3, 2), np.float32)], [0])
     """
     size = next(a.shape[axis] for a, axis in zip(args, in_axes) if axis is not None)
-    whole = trees.tree_leaves(vmap(fun, tuple(in_axes), out_axes)(*args))
+    batched = trees.tree_leaves(vmap(fun, tuple(in_axes), out_axes)(*args))
     examples = [trees.tree_leaves(fun(*[a if axis is None else np.take(a, i, axis) for a, axis in zip(args, in_axes)]))
                 for i in range(size)]
-    for got, *rows in zip(whole, *examples):
-        assert_close(got, np.stack([np.asarray(r) for r in rows], out_axes), slack=slack)
+    for got, *expected in zip(batched, *examples):
+        assert_close(got, np.stack([np.asarray(e) for e in expected], out_axes), slack=slack)
 
 
 def another(prim: Any, x: np.ndarray, i: int, rng: np.random.Generator) -> np.ndarray:
-    """The i-th example beside the operand `x` of a primitive, for i = 0 `x` itself: its elements in another order.
+    """Make the i-th example from the operand `x` of a primitive: `x` itself for i = 0, else a permutation of it.
 
-    Matrices that are factorised stay well conditioned: they are turned around and scaled. Integers, which may be
-    indices that belong together, stay.
+    Operands of factorizations stay well conditioned: they are flipped and scaled. Integers stay unchanged, because they
+    may be indices that depend on each other.
     """
     if not i or x.dtype.kind in "iu":
         return x
@@ -53,16 +53,16 @@ def another(prim: Any, x: np.ndarray, i: int, rng: np.random.Generator) -> np.nd
 
 
 def check_sample(sample: Any, size: int = 3) -> None:
-    """One primitive on one sample, batched in each operand alone and in all, at the first and the last axis.
+    """Check a primitive on one sample: batched in each operand alone and in all, at the first and the last axis.
 
-    All are loops but the device's generator of bits, whose first key draws for the others.
+    The reference is a loop over examples, except for `rng_bit_generator`, where the first key draws for all examples.
     """
     def fun(*xs: Any) -> Any:
         out = bind(sample.prim, *xs, **sample.params)
         return determined(sample.prim, out if sample.prim.multiple else (out,), bind)
 
     if sample.prim is prims.rng_bit_generator_p:
-        return _check_drawn_together(sample, size)
+        return _check_rng_bit_generator(sample, size)
     n = len(sample.args)
     rng = np.random.default_rng(0)
     patterns = {tuple(i == j for j in range(n)) for i in range(n)} | {(True,) * n} if n else set()
@@ -80,8 +80,8 @@ def check_sample(sample: Any, size: int = 3) -> None:
         check_vmap(fun, args, axes)
 
 
-def _check_drawn_together(sample: Any, size: int) -> None:
-    """Of several keys the first draws for all, and alone moves on."""
+def _check_rng_bit_generator(sample: Any, size: int) -> None:
+    """Check that of several keys only the first one draws, for all examples, and advances."""
     def draw(key: Any, shape: tuple[int, ...]) -> Any:
         return bind(sample.prim, key, **{**sample.params, "shape": shape})
 
@@ -92,5 +92,5 @@ def _check_drawn_together(sample: Any, size: int) -> None:
         moved, bits = map(np.asarray, vmap(lambda k: draw(k, shape), axis)(np.moveaxis(keys, 0, axis)))
         first, wanted = draw(key, (size, *shape))
         assert_close(moved, np.concatenate([np.asarray(first)[None], keys[1:]]))
-        if sample.params["algorithm"] is not prims.RandomAlgorithm.RNG_PHILOX:  # whose bits differ between compilers
+        if sample.params["algorithm"] is not prims.RandomAlgorithm.RNG_PHILOX:  # its bits differ between compilers
             assert_close(bits, np.asarray(wanted))

@@ -1,9 +1,9 @@
-"""The ground floor: types, trees, primitives, and programs as data. Public names are exactly those of `__all__`."""
+"""Base layer: types, pytrees, primitives, and programs as data. The public names are those of `__all__`."""
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import config, dtypes, errors, layers, monitoring, prims, seams, trees
-from . import _pickling  # noqa: F401  (tells `copyreg` how programs are pickled)
+from . import _pickling  # noqa: F401  (registers pickling of programs with `copyreg`)
 from ._version import __version__
 from .avals import ShapeDtypeStruct, ShapedArray, aval_of, register_aval
 from .check import alpha_equal, check
@@ -67,6 +67,6 @@ def __getattr__(name: str) -> Any:
     home = _LATER.get(name)
     if home is None:
         raise AttributeError(f"module 'lamina_ir' has no attribute {name!r}")
-    # the reader of text and that of files take milliseconds to load, and most programs use neither
+    # Loaded on demand: the parser and the file reader take milliseconds to import, and most programs use neither.
     value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
     return value

@@ -1,4 +1,7 @@
-"""The garbage collector held back while one call makes many objects that all stay: its passes would grow with them."""
+"""Pause the cyclic garbage collector during calls that create many long-lived objects.
+
+Each pass of the collector visits all objects created so far, so its cost would grow with the program.
+"""
 from __future__ import annotations
 
 import functools
@@ -12,9 +15,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def uncollected(fn: F) -> F:
-    """Decorator: `fn` runs with automatic collection off, and leaves it as it was."""
+    """Decorator: run `fn` with automatic collection disabled, and restore it afterwards."""
     @functools.wraps(fn)
-    def quiet(*args: Any, **kwargs: Any) -> Any:
+    def paused(*args: Any, **kwargs: Any) -> Any:
         if not gc.isenabled():
             return fn(*args, **kwargs)
         gc.disable()
@@ -22,4 +25,4 @@ def uncollected(fn: F) -> F:
             return fn(*args, **kwargs)
         finally:
             gc.enable()
-    return quiet  # type: ignore[return-value]
+    return paused  # type: ignore[return-value]

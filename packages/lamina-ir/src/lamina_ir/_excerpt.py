@@ -1,4 +1,4 @@
-"""`excerpt`: what came, as errors show it."""
+"""Truncated repr of a value, for error messages."""
 from __future__ import annotations
 
 from typing import Any
@@ -7,9 +7,9 @@ __all__ = ["excerpt"]
 
 
 def excerpt(x: Any) -> str:
-    """`int: 3`: the type, and the beginning of what is printed of it."""
+    """Return the type and the beginning of the repr of a value: `int: 3`."""
     try:
         text = repr(x).split("\n")[0]
-    except Exception:  # a message about a broken value must not fail on it
+    except Exception:  # the error message must not fail because the repr does
         return type(x).__name__
     return f"{type(x).__name__}: {text if len(text) <= 60 else text[:57] + '...'}"

@@ -1,7 +1,7 @@
-"""The pure-Python tree backend: flattening and tree definitions with nothing but Python.
+"""Pure-Python pytree backend: flattening and `PyTreeDef`.
 
-It offers the same few methods as jaxlib's C++ registry, so either can stand behind `trees` (see `trees.set_backend`).
-A `PyTreeDef` is immutable, hashable, and compared by structure.
+It has the same methods as jaxlib's C++ registry, so `trees` can use either (see `trees.set_backend`). A `PyTreeDef` is
+immutable, hashable, and compared by structure.
 """
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def _is_namedtuple(kind: type) -> bool:
     return issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
-class _TreeDefKind(type):
-    """Structures of another backend count as instances."""
+class _TreeDefMeta(type):
+    """Metaclass: structures of another backend count as instances."""
 
     others: tuple[type, ...] = ()
 
@@ -28,14 +28,15 @@ class _TreeDefKind(type):
         return type.__instancecheck__(cls, x) or isinstance(x, cls.others)
 
 
-class PyTreeDef(metaclass=_TreeDefKind):
-    """The structure of a tree: `unflatten` puts leaves back into it.
+class PyTreeDef(metaclass=_TreeDefMeta):
+    """The structure of a pytree.
 
     Args:
-      kind: type of the node, or None for a leaf.
-      data: what the node holds besides children: sorted keys of a dict, else what its flatten function said.
-      nodes: structures of the children.
-      build: makes a node from `(data, children)`.
+      kind: the type of the node, or None for a leaf.
+      data: the data of the node besides children: sorted keys of a dict, else the data from its flatten function.
+      nodes: the structures of the children.
+      build: function that makes a node from `(data, children)`.
+      split: the flatten function of a registered class, else None.
     """
 
     __slots__ = ("kind", "data", "nodes", "build", "split", "num_leaves", "num_nodes", "_hash")
@@ -56,7 +57,7 @@ class PyTreeDef(metaclass=_TreeDefKind):
         self._hash: int | None = None
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
-        """The tree of this structure with these leaves; ValueError when there are too few or too many."""
+        """Return the tree with this structure and these leaves; ValueError if there are too few or too many."""
         leaves = leaves if type(leaves) is list else list(leaves)
         if len(leaves) != self.num_leaves:
             few = "few" if len(leaves) < self.num_leaves else "many"
@@ -64,7 +65,7 @@ class PyTreeDef(metaclass=_TreeDefKind):
         return _unflatten(self, iter(leaves).__next__)
 
     def flatten_up_to(self, tree: Any) -> list[Any]:
-        """The subtrees of `tree` that stand where this structure has leaves; ValueError when it does not fit."""
+        """Return the subtrees of `tree` at the leaves of this structure; ValueError if structures do not match."""
         out: list[Any] = []
         _flatten_up_to(self, tree, out)
         return out
@@ -73,13 +74,13 @@ class PyTreeDef(metaclass=_TreeDefKind):
         return list(self.nodes)
 
     def node_data(self) -> tuple[type, Any] | None:
-        """`(type, data)` of the outermost node; None for a leaf."""
+        """Return `(type, data)` of the root; None for a leaf."""
         if self.kind is None:
             return None
         return self.kind, (list(self.data) if self.kind is dict else self.data)
 
     def from_iterable_tree(self, xs: Any) -> Any:
-        """The tree of this structure whose leaves stand in `xs` at the same places, in iterables of any kind."""
+        """Build the tree from nested iterables of any kind that have the leaves at the same positions."""
         if self.kind is None:
             return xs
         children = list(xs) if self.nodes else []
@@ -89,26 +90,29 @@ class PyTreeDef(metaclass=_TreeDefKind):
         return self.build(self.data, built)  # type: ignore[misc]
 
     def walk(self, f_node: Callable[..., Any], f_leaf: Callable[[Any], Any] | None, leaves: Iterable[Any]) -> Any:
-        """`f_node(results of its children, its data)` of the outermost node; leaves through `f_leaf`, if there is one."""
+        """Fold the structure: `f_node(results of the children, data)` at nodes, `f_leaf(leaf)`, if given, at leaves."""
         return _walk(self, f_node, f_leaf, iter(leaves))
 
     @staticmethod
     def make_from_node_data_and_children(registry: Any, node_data: tuple[type, Any] | None, children: Iterable[Any]) -> Any:
-        """The structure of a node of this type and data, with these structures as children."""
+        """Return the structure of a node with this type and data, and these structures as children."""
         return registry.make_treedef(node_data, children)
 
     def serialize_using_proto(self) -> bytes:
-        """The structure as a protocol buffer, which `deserialize_using_proto` reads, jaxlib's too. ValueError for nodes other
-        than lists, tuples, None and dicts with texts as keys."""
+        """Return the structure as a protocol buffer, readable by `deserialize_using_proto`, also that of jaxlib.
+
+        ValueError for nodes other than lists, tuples, None and dicts with string keys.
+        """
         return _tree_proto.write(self)
 
     @staticmethod
     def deserialize_using_proto(registry: Any, data: bytes) -> Any:
-        """The structure of such a protocol buffer; ValueError for other bytes. `registry` is `default_registry`."""
+        """Return the structure in such a protocol buffer; ValueError for other bytes. `registry` is
+        `default_registry`."""
         return registry.flatten(_tree_proto.read(data))[1]
 
     def compose(self, inner: PyTreeDef) -> PyTreeDef:
-        """This structure with `inner` in place of each leaf."""
+        """Return this structure with each leaf replaced by `inner`."""
         if self.kind is None:
             return inner
         return PyTreeDef(self.kind, self.data, tuple(n.compose(inner) for n in self.nodes), self.build, self.split)
@@ -178,14 +182,14 @@ def _flatten_up_to(d: PyTreeDef, tree: Any, out: list[Any]) -> None:
         return
     if kind is dict:
         try:
-            # By the keys of the structure, not by sorting those of the tree, which may not sort; then only the number can
-            # differ.
+            # Look up the keys of the structure: those of the tree may not be sortable. After that, only a different
+            # number of keys is possible.
             children: Sequence[Any] = [tree[k] for k in d.data]
         except KeyError:
             children = ()
         if len(tree) != len(children):
             raise ValueError(f"Dict key mismatch; expected keys: {list(d.data)}; present keys: {list(tree)}")
-    # Tuples, lists and named tuples are the sequence of their children.
+    # Tuples, lists and named tuples are sequences of their children.
     elif d.split is None:
         children = tree
     else:
@@ -223,7 +227,7 @@ def _build_namedtuple(kind: Any, children: list[Any]) -> Any:
 
 
 class MixedKeys(TypeError, ValueError):
-    """A dict in a tree has keys that cannot be sorted."""
+    """Error: a dict in a tree has keys that cannot be sorted."""
 
     def __init__(self, tree: dict[Any, Any], place: str = "", lead: str = "") -> None:
         kinds = " and ".join(sorted({type(k).__name__ for k in tree}))
@@ -244,14 +248,14 @@ _NONE_DEF = PyTreeDef(_NONE, None, (), _build_none)
 
 
 class PythonBackend:
-    """What `trees` needs of a backend. jaxlib's `PyTreeRegistry` has the same methods, `treedef` helpers apart."""
+    """The pure-Python backend. jaxlib's `PyTreeRegistry` has the same methods except the `treedef` helpers."""
 
     def __init__(self) -> None:
         self.nodes: dict[type, tuple[Callable[..., Any], Callable[..., Any]]] = {}
-        self.leaf_kinds: set[type] = set()  # types seen to be leaves: most children need no call
+        self.leaf_kinds: set[type] = set()  # types known to be leaves, for the fast path in `_flatten`
 
     def flatten(self, tree: Any, leaf_predicate: Callable[[Any], bool] | None = None) -> tuple[list[Any], PyTreeDef]:
-        """Leaves in order, and the structure."""
+        """Return the leaves in order, and the structure."""
         leaves: list[Any] = []
         return leaves, self._flatten(tree, leaves, leaf_predicate)
 
@@ -271,9 +275,9 @@ class PythonBackend:
         elif tree is None:
             return _NONE_DEF
         else:
-            row = self.nodes.get(kind)
-            if row is not None:
-                split, build = row
+            functions = self.nodes.get(kind)
+            if functions is not None:
+                split, build = functions
                 children, data = split(tree)
             elif isinstance(tree, tuple) and _is_namedtuple(kind):
                 children, data, build = tree, kind, _build_namedtuple
@@ -282,19 +286,19 @@ class PythonBackend:
                 if len(self.leaf_kinds) < 4096:
                     self.leaf_kinds.add(kind)
                 return LEAF
-        # A child of a type known to be a leaf needs no call, unless a predicate may stop at any node.
-        go, known = self._flatten, self.leaf_kinds if stop is None else ()
+        # Fast path: no call for a child of a known leaf type, unless there is a predicate, which must see each node.
+        flatten, known = self._flatten, self.leaf_kinds if stop is None else ()
         nodes = []
         for c in children:
             if type(c) in known:
                 leaves.append(c)
                 nodes.append(LEAF)
             else:
-                nodes.append(go(c, leaves, stop))
+                nodes.append(flatten(c, leaves, stop))
         return PyTreeDef(kind, data, tuple(nodes), build, split)
 
     def flatten_one_level(self, tree: Any) -> tuple[Iterable[Any], Any] | None:
-        """`(children, data)` of the outermost node; None for a leaf."""
+        """Return `(children, data)` of the root; None for a leaf."""
         kind = type(tree)
         if kind is tuple or kind is list:
             return tree, None
@@ -303,14 +307,14 @@ class PythonBackend:
         if kind is dict:
             keys = _sorted_keys(tree)
             return [tree[k] for k in keys], tuple(keys)
-        row = self.nodes.get(kind)
-        if row is not None:
-            return row[0](tree)
+        functions = self.nodes.get(kind)
+        if functions is not None:
+            return functions[0](tree)
         return (tree, kind) if _is_namedtuple(kind) else None
 
     def register_node(self, kind: type, to_iterable: Callable[..., Any], from_iterable: Callable[..., Any],
                       to_iterable_with_keys: Callable[..., Any] | None = None) -> None:
-        """Make `kind` a node; ValueError when it is one already."""
+        """Register a class as a node; ValueError if it is registered already."""
         if kind in self.nodes or kind in (tuple, list, dict, _NONE):
             raise ValueError(f"Duplicate custom PyTreeDef type registration for {kind!r}.")
         self.nodes[kind] = to_iterable, from_iterable
@@ -324,15 +328,15 @@ class PythonBackend:
         return all(one(v) is None for v in values)
 
     def make_treedef(self, node_data: tuple[type, Any] | None, children: Iterable[PyTreeDef]) -> PyTreeDef:
-        """The structure whose `node_data()` and `children()` are these."""
+        """Return the structure with this `node_data()` and these `children()`."""
         if node_data is None:
             return LEAF
         kind, data = node_data
         if kind is dict:
             data = tuple(data)
         builders = {tuple: _build_tuple, list: _build_list, dict: _build_dict, _NONE: _build_none}
-        row = self.nodes.get(kind)
-        split, build = row if row is not None else (None, builders.get(kind, _build_namedtuple))
+        functions = self.nodes.get(kind)
+        split, build = functions if functions is not None else (None, builders.get(kind, _build_namedtuple))
         return PyTreeDef(kind, data, tuple(children), build, split)
 
 

@@ -1,11 +1,12 @@
-"""Room on Python's stack for programs nested in one another: 500 levels take several times the usual limit.
+"""Raise the recursion limit for deeply nested programs: 500 levels need several times the usual limit.
 
-The limit is raised while such a program is at work, and put back when the last of them is done. Each nested call of a
-jitted function also takes some 3.5 kB of C stack, of which a thread commonly has 8 MB: hence the most that is allowed.
+The limit is raised while such programs are processed, and restored when the last of them is done. Each nested call of a
+jitted function also needs some 3.5 kB of C stack, of which a thread commonly has 8 MB; this determines the maximal
+depth.
 
-The limit is the interpreter's, so that threads share it, and Ctrl-C may come between any two steps: a lock that was taken then
-would never be given back, and the thread would stand still the next time. So there is none. Each step is one operation of a
-dict, or may be done again; who changes what is needed then sets the limit until nothing has changed meanwhile.
+The limit is global, so threads share it, but there is no lock: Ctrl-C can come between any two steps, and a lock taken
+just before would never be released, so that the next call would hang. Instead, each step is one dict operation or
+idempotent, and `_update_limit` repeats until the requirements did not change while it set the limit.
 """
 from __future__ import annotations
 
@@ -15,88 +16,90 @@ from contextlib import contextmanager
 
 __all__ = ["ENOUGH", "enter", "leave", "roomy", "shallow"]
 
-ENOUGH = 16  # levels that fit the usual limit
-# A gradient takes three levels for each program. Python 3.12.0 to 3.12.2 count calls that pass through C by themselves, and
-# end at 750 of them whatever the limit is (python/cpython#112215).
-_MOST = 400 if (3, 12) <= sys.version_info < (3, 12, 3) else 1600
-_FRAMES = 48  # per level; up to 15 were seen, and programs made of traced ones lie up to three times as deep
-_needs: dict[int, int] = {}  # ids of what holds room -> levels
-_given: set[int] = set()  # limits that were set here; any other is somebody else's word
-_usual, _deepest = 0, 0
+ENOUGH = 16  # levels that the usual limit allows
+# A gradient needs three levels for each program. Python 3.12.0 to 3.12.2 count calls through C separately, and allow
+# only 750 of them whatever the limit is (python/cpython#112215).
+_MAX_LEVELS = 400 if (3, 12) <= sys.version_info < (3, 12, 3) else 1600
+_FRAMES_PER_LEVEL = 48  # up to 15 were measured, and transformed programs are up to three times as deep as traced ones
+_levels_by_holder: dict[int, int] = {}  # id of a holder -> levels it needs
+_own_limits: set[int] = set()  # limits set by this module; any other one was set by the user
+_user_limit, _max_level = 0, 0
 
 
 def enter(level: int, holder: object) -> None:
-    """Make room for so many levels; `leave(holder)` must follow.
+    """Raise the recursion limit for this many levels, until `restore_limit(holder)` is called.
 
     Args:
-      level: how many programs are nested in one another.
-      holder: who needs the room, told apart by identity.
+      level: the nesting depth of programs.
+      holder: the object that needs the limit, compared by identity.
     Raises:
-      RecursionError: there are more than 1600 (400 under Python 3.12.0 to 3.12.2).
+      RecursionError: there are more than 1600 levels (400 under Python 3.12.0 to 3.12.2).
     """
-    global _deepest
-    if level > _MOST:
-        raise RecursionError(f"traced functions call one another more than {_MOST} levels deep: one that calls itself needs "
-                             "an end that does not depend on traced values, or lax.while_loop, lax.scan")
-    _deepest = max(_deepest, level)
-    _needs[id(holder)] = level
-    _fit()
+    global _max_level
+    if level > _MAX_LEVELS:
+        raise RecursionError(f"traced functions call each other more than {_MAX_LEVELS} levels deep: end a recursion "
+                             "by a condition that does not depend on traced values, or use lax.while_loop or lax.scan")
+    _max_level = max(_max_level, level)
+    _levels_by_holder[id(holder)] = level
+    _update_limit()
 
 
 def leave(holder: object) -> None:
-    """Put the limit back, once nobody needs the room. Of one that holds none nothing comes, so that it may be said twice.
+    """Restore the recursion limit, unless another holder needs it. Without a matching `raise_limit`, do nothing.
 
     Args:
-      holder: who needs it no longer.
+      holder: the object given to `raise_limit`.
     """
-    _needs.pop(id(holder), None)
-    _fit()
+    _levels_by_holder.pop(id(holder), None)
+    _update_limit()
 
 
-def _fit() -> None:
-    global _usual
+def _update_limit() -> None:
+    global _user_limit
     while True:
-        needs, limit = _needs.copy(), sys.getrecursionlimit()
-        if limit not in _given:
-            _usual = limit
-        wanted = _usual
-        if needs:  # while others are deep in the stack it is never lowered; odd, as no limit that people set is
-            wanted = max(limit, _usual + _FRAMES * max(needs.values()) + 1)
-            _given.add(wanted)
-        if limit != wanted:
-            sys.setrecursionlimit(wanted)
-        if _needs == needs:
+        levels, limit = _levels_by_holder.copy(), sys.getrecursionlimit()
+        if limit not in _own_limits:
+            _user_limit = limit
+        new_limit = _user_limit
+        if levels:
+            # Never lower it while a thread may be deep in the stack. `+ 1` makes it odd, unlike limits that users set.
+            new_limit = max(limit, _user_limit + _FRAMES_PER_LEVEL * max(levels.values()) + 1)
+            _own_limits.add(new_limit)
+        if limit != new_limit:
+            sys.setrecursionlimit(new_limit)
+        if _levels_by_holder == levels:
             return
 
 
 def shallow() -> bool:
-    """Whether the usual limit fits the deepest program there was, so that `roomy()` would change nothing.
+    """Whether the usual limit suffices for the deepest program so far, so that `with_recursion_limit()` changes
+    nothing.
 
-    >>> with roomy(100):  # which there was, from then on
+    >>> with roomy(100):
     ...     shallow()
     False
     """
-    return _deepest <= ENOUGH
+    return _max_level <= ENOUGH
 
 
 @contextmanager
 def roomy(level: int = 0) -> Iterator[None]:
-    """A block, or a function that it decorates, with room for so many levels and for the deepest program there was.
+    """Context manager or decorator: raise the recursion limit for this depth, or for the deepest program so far.
 
     Args:
-      level: how many programs are nested in one another, if that is known.
+      level: the nesting depth of programs, if known.
 
     >>> with roomy(100):
     ...     sys.getrecursionlimit() >= 4800
     True
     """
-    level = max(level, _deepest)
+    level = max(level, _max_level)
     if level <= ENOUGH:
         yield
         return
     holder = object()
     try:
-        enter(min(level, _MOST), holder)
+        enter(min(level, _MAX_LEVELS), holder)
         yield
     finally:
         leave(holder)

@@ -1,4 +1,4 @@
-"""The steps of a path through a tree, from a node to a child, and `keystr`, which writes a path."""
+"""Keys of paths through pytrees, one per step from a node to a child, and `keystr`, which formats a path."""
 from __future__ import annotations
 
 from typing import Any
@@ -7,7 +7,7 @@ __all__ = ["DictKey", "FlattenedIndexKey", "GetAttrKey", "SequenceKey", "keystr"
 
 
 class _Key:
-    """A step from a node to a child. Equal when of one class and with one value."""
+    """A step from a node to a child. Keys of the same class with equal values are equal."""
 
     __slots__ = ("_value",)
     __match_args__: tuple[str, ...] = ("key",)
@@ -65,19 +65,19 @@ class GetAttrKey(_Key):
 
 
 class FlattenedIndexKey(_Key):
-    """The position of a child of a class that gives no keys: `[<flat index 0>]`."""
+    """The position of a child of a class without registered keys: `[<flat index 0>]`."""
 
     __slots__ = ()
     key = property(lambda self: self._value)
 
 
 def keystr(keys: Any, *, simple: bool = False, separator: str = "") -> str:
-    """A path as Python would write it.
+    """Format a path as Python code.
 
     Args:
-      keys: path: a sequence of keys.
-      simple: write only each key's value.
-      separator: put between keys.
+      keys: the path: a sequence of keys.
+      simple: format only the value of each key.
+      separator: inserted between keys.
 
     >>> keystr((DictKey("w"), SequenceKey(0)))
     "['w'][0]"

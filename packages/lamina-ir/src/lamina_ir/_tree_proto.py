@@ -1,6 +1,6 @@
-"""Structures of trees as a protocol buffer, the message that jaxlib's `PyTreeDef.serialize_using_proto` writes.
+"""Treedefs as protocol buffers, in the format of jaxlib's `PyTreeDef.serialize_using_proto`.
 
-A message holds nodes, children before the node they belong to, and texts that keys of dicts refer to by number:
+A message contains nodes, children before their parent, and strings that dict keys refer to by number:
 
     message Tree { repeated Node nodes = 1; repeated string texts = 2; }
     message Node { int32 arity = 1; Kind kind = 2; Keys keys = 3; }      // Kind: 1 leaf, 2 list, 3 None, 4 tuple, 5 dict
@@ -35,10 +35,10 @@ def _number(field: int, n: int) -> bytes:
 
 
 def write(d: Any) -> bytes:
-    """The message of a structure of lists, tuples, None and dicts with texts as keys.
+    """Encode a structure of lists, tuples, None and dicts with string keys.
 
     Raises:
-      ValueError: it holds other nodes, or other keys.
+      ValueError: it has other nodes or keys.
     """
     texts: dict[str, int] = {}
     nodes: list[bytes] = []
@@ -51,12 +51,12 @@ def write(d: Any) -> bytes:
         kind, data = d.node_data() or (None, None)
         number = _KINDS.get(kind)
         if number is None:
-            raise ValueError(f"serialize_using_proto: lists, tuples, dicts and None can be written; got {kind.__qualname__}")
+            raise ValueError("serialize_using_proto: nodes must be lists, tuples, dicts or None; got "
+                             f"{kind.__qualname__}")
         body = _number(1, len(d.children())) + _number(2, number)
         if number == _DICT:
             if not all(type(k) is str for k in data):
-                raise ValueError(f"serialize_using_proto: only dicts whose keys are texts can be written; got keys "
-                                 f"{list(data)}")
+                raise ValueError(f"serialize_using_proto: keys of dicts must be strings; got keys {list(data)}")
             numbers = b"".join([_varint(texts.setdefault(k, len(texts))) for k in data])
             body += _block(3, _block(1, numbers)) if data else b""
         nodes.append(_block(1, body))
@@ -66,7 +66,7 @@ def write(d: Any) -> bytes:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """(number, value) of each field: an int, or bytes."""
+    """Iterate over (number, value) of the fields; a value is an int or bytes."""
     at = 0
 
     def varint() -> int:
@@ -89,7 +89,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
         elif tag & 7 == 2:
             size = varint()
             if at + size > len(data):
-                raise IndexError("it is cut off")
+                raise IndexError("a field is truncated")
             yield tag >> 3, data[at:at + size]
             at += size
         else:
@@ -97,10 +97,10 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def read(data: bytes) -> Any:
-    """A tree of the structure of a message, with leaves 0.
+    """Decode a message to a tree with leaves 0.
 
     Raises:
-      ValueError: it is no such message.
+      ValueError: it is not such a message.
     """
     try:
         found = [*_fields(bytes(data))]
@@ -112,12 +112,12 @@ def read(data: bytes) -> Any:
             node = {1: 0, 2: 0, 3: b"", **dict(_fields(body))}
             arity, kind = node[1], node[2]
             if arity > len(stack):
-                raise IndexError("a node has children that do not come before it")
+                raise IndexError("children do not precede their node")
             children = [stack.pop() for _ in range(arity)][::-1]
             if kind == _DICT:
                 keys = [texts[n] for n in _numbers(dict(_fields(node[3])).get(1, b""))]
                 if len(keys) != arity or len({*keys}) != arity:
-                    raise IndexError("keys and children do not fit")
+                    raise IndexError("numbers of keys and children differ")
                 stack.append(dict(zip(keys, children)))
             elif kind in (_LIST, _TUPLE):
                 stack.append(children if kind == _LIST else tuple(children))
@@ -128,11 +128,11 @@ def read(data: bytes) -> Any:
         (tree,) = stack
         return tree
     except (IndexError, KeyError, TypeError, AttributeError, ValueError) as e:
-        raise ValueError(f"deserialize_using_proto: these bytes are no structure of a tree ({e})") from e
+        raise ValueError(f"deserialize_using_proto: data is not an encoded tree structure ({e})") from e
 
 
 def _numbers(packed: Any) -> list[int]:
-    if isinstance(packed, int):  # a single one may stand by itself
+    if isinstance(packed, int):  # a single number may be unpacked
         return [packed]
     found, n, shift = [], 0, 0
     for byte in packed:

@@ -1,4 +1,4 @@
-"""Which classes are tree nodes. Registrations are kept here, so that a backend that comes later learns of them all."""
+"""Registered pytree node classes. Registrations are stored, so that a backend added later gets all of them."""
 from __future__ import annotations
 
 import dataclasses
@@ -17,31 +17,32 @@ __all__ = ["Partial", "connect", "keys_of", "register_dataclass", "register_pytr
 
 _backends: list[Any] = [python_backend]
 _registered: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
-keys_of: dict[type, Callable[[Any], Any]] = {}  # class -> (node -> keys of its children)
+keys_of: dict[type, Callable[[Any], Any]] = {}  # class -> function: node -> keys of its children
 
 
 def connect(backend: Any) -> None:
-    """Tell `backend` of every registration, past and future."""
+    """Add a backend: it gets all past and future registrations."""
     if backend not in _backends:
-        for tell, args in _registered:
-            tell(backend, *args)
+        for register, args in _registered:
+            register(backend, *args)
         _backends.append(backend)
 
 
-def _register(tell: Callable[..., None], *args: Any) -> None:
+def _register(register: Callable[..., None], *args: Any) -> None:
     for backend in _backends:
-        tell(backend, *args)
-    _registered.append((tell, args))
+        register(backend, *args)
+    _registered.append((register, args))
 
 
-def _tell_node(backend: Any, kind: type, flatten: Any, unflatten: Any) -> None:
+def _register_node(backend: Any, kind: type, flatten: Any, unflatten: Any) -> None:
     backend.register_node(kind, flatten, unflatten)
 
 
-def _tell_dataclass(backend: Any, kind: type, flatten: Any, unflatten: Any, data: list[str], meta: list[str]) -> None:
-    quick = getattr(backend, "register_dataclass_node", None)
-    if quick is not None:
-        quick(kind, data, meta)
+def _register_dataclass(backend: Any, kind: type, flatten: Any, unflatten: Any, data: list[str],
+                        meta: list[str]) -> None:
+    register_dataclass_node = getattr(backend, "register_dataclass_node", None)
+    if register_dataclass_node is not None:
+        register_dataclass_node(kind, data, meta)
     else:
         backend.register_node(kind, flatten, unflatten)
 
@@ -49,23 +50,24 @@ def _tell_dataclass(backend: Any, kind: type, flatten: Any, unflatten: Any, data
 def register_pytree_node(nodetype: type, flatten_func: Callable[[Any], tuple[Any, Any]],
                          unflatten_func: Callable[[Any, Any], Any],
                          flatten_with_keys_func: Callable[[Any], tuple[Any, Any]] | None = None) -> None:
-    """Make a class a tree node.
+    """Register a class as a pytree node.
 
     Args:
-      nodetype: the class itself; subclasses are not included.
+      nodetype: the class; subclasses are not included.
       flatten_func: node -> `(children, data)`; `data` must be hashable and comparable.
       unflatten_func: `(data, children)` -> node.
       flatten_with_keys_func: node -> `([(key, child), ...], data)`, for paths.
     Raises:
-      ValueError: the class is a node already.
+      ValueError: the class is registered already.
     """
-    _register(_tell_node, nodetype, flatten_func, unflatten_func)
+    _register(_register_node, nodetype, flatten_func, unflatten_func)
     if flatten_with_keys_func is not None:
         keys_of[nodetype] = lambda node: [key for key, _ in flatten_with_keys_func(node)[0]]
 
 
 def register_pytree_node_class(cls: Any) -> Any:
-    """Class decorator: the class has `tree_flatten(self)` and the class method `tree_unflatten(cls, data, children)`.
+    """Class decorator: register a class with `tree_flatten(self)` and class method `tree_unflatten(cls, data,
+    children)`.
 
     >>> @register_pytree_node_class
     ... class Pair:
@@ -81,7 +83,7 @@ def register_pytree_node_class(cls: Any) -> Any:
 def register_pytree_with_keys(nodetype: type, flatten_with_keys: Callable[[Any], tuple[Any, Any]],
                               unflatten_func: Callable[[Any, Any], Any],
                               flatten_func: Callable[[Any], tuple[Any, Any]] | None = None) -> None:
-    """As `register_pytree_node`, from a function node -> `([(key, child), ...], data)`."""
+    """As `register_pytree_node`, with a function node -> `([(key, child), ...], data)`."""
     def strip(node: Any) -> tuple[Any, Any]:
         pairs, data = flatten_with_keys(node)
         return [child for _, child in pairs], data
@@ -90,7 +92,8 @@ def register_pytree_with_keys(nodetype: type, flatten_with_keys: Callable[[Any],
 
 
 def register_pytree_with_keys_class(cls: Any) -> Any:
-    """Class decorator: the class has `tree_flatten_with_keys(self)` and `tree_unflatten(cls, data, children)`."""
+    """Class decorator: register a class with `tree_flatten_with_keys(self)` and `tree_unflatten(cls, data,
+    children)`."""
     flatten = operator.methodcaller("tree_flatten") if hasattr(cls, "tree_flatten") else None
     register_pytree_with_keys(cls, operator.methodcaller("tree_flatten_with_keys"), cls.tree_unflatten, flatten)
     return cls
@@ -98,15 +101,15 @@ def register_pytree_with_keys_class(cls: Any) -> Any:
 
 def register_dataclass(nodetype: type[Any] | None = None, data_fields: Sequence[str] | None = None,
                        meta_fields: Sequence[str] | None = None, drop_fields: Sequence[str] = ()) -> Any:
-    """Make a dataclass a tree node.
+    """Register a dataclass as a pytree node.
 
     Args:
-      nodetype: the dataclass; left out, a decorator is returned.
+      nodetype: the dataclass; if omitted, a decorator is returned.
       data_fields: fields that are children. Default: all fields not marked `field(metadata={"static": True})`.
       meta_fields: fields that are part of the structure; hashable and comparable.
-      drop_fields: fields of neither kind; they get their defaults back.
+      drop_fields: fields that are neither; `unflatten` sets them to their defaults.
     Raises:
-      ValueError: the two lists do not name exactly the class's `init` fields, or name one twice.
+      ValueError: the two lists do not name exactly the `init` fields of the class, or a field occurs twice.
       TypeError: fields are not given and the class is not a dataclass.
     """
     if nodetype is None:
@@ -114,24 +117,24 @@ def register_dataclass(nodetype: type[Any] | None = None, data_fields: Sequence[
                                  drop_fields=drop_fields)
     if data_fields is None or meta_fields is None:
         if (data_fields is None) != (meta_fields is None):
-            raise TypeError("register_dataclass: give both data_fields and meta_fields, or neither")
+            raise TypeError("register_dataclass: pass both data_fields and meta_fields, or neither")
         if not dataclasses.is_dataclass(nodetype):
-            raise TypeError(f"register_dataclass: data_fields and meta_fields are needed, as {nodetype!r} is no "
-                            "dataclass")
+            raise TypeError(f"register_dataclass: nodetype must be a dataclass; got {nodetype!r}. Pass data_fields and "
+                            "meta_fields for other classes")
         static = {f.name for f in dataclasses.fields(nodetype) if f.metadata.get("static", False)}
         names = [f.name for f in dataclasses.fields(nodetype) if f.init and f.name not in drop_fields]
         data_fields, meta_fields = [n for n in names if n not in static], [n for n in names if n in static]
-    # A field in neither list would be lost on the way back; one the class cannot be made with would fail there.
+    # `unflatten` would lose a field in neither list, and would fail for a field that is not an `init` parameter.
     data, meta = list(data_fields), list(meta_fields)
     if both := sorted({*data} & {*meta}):
-        raise ValueError(f"register_dataclass: a field of {nodetype.__name__} is in data_fields or in meta_fields; {both} "
-                         "stand in both")
+        raise ValueError("register_dataclass: data_fields and meta_fields must be disjoint; both contain the fields "
+                         f"{both} of {nodetype.__name__}")
     if dataclasses.is_dataclass(nodetype):
-        wanted = {f.name for f in dataclasses.fields(nodetype) if f.init} - set(drop_fields)
-        if wanted != {*data, *meta}:
+        expected = {f.name for f in dataclasses.fields(nodetype) if f.init} - set(drop_fields)
+        if expected != {*data, *meta}:
             raise ValueError(f"register_dataclass: data_fields and meta_fields must name the init fields of "
-                             f"{nodetype.__name__}: missing {sorted(wanted - {*data, *meta})}, "
-                             f"unexpected {sorted({*data, *meta} - wanted)}")
+                             f"{nodetype.__name__}: missing {sorted(expected - {*data, *meta})}, "
+                             f"unexpected {sorted({*data, *meta} - expected)}")
 
     def flatten(node: Any) -> tuple[Any, Any]:
         return tuple([getattr(node, n) for n in data]), tuple([getattr(node, n) for n in meta])
@@ -139,20 +142,22 @@ def register_dataclass(nodetype: type[Any] | None = None, data_fields: Sequence[
     def unflatten(values: Any, children: Any) -> Any:
         return nodetype(**dict(zip(meta, values)), **dict(zip(data, children)))
 
-    _register(_tell_dataclass, nodetype, flatten, unflatten, data, meta)
+    _register(_register_dataclass, nodetype, flatten, unflatten, data, meta)
     keys = [GetAttrKey(n) for n in data]
     keys_of[nodetype] = lambda node: keys
     return nodetype
 
 
 def register_static(cls: Any) -> Any:
-    """Class decorator: values of the class are nodes without leaves, part of the structure; hashable, comparable."""
+    """Class decorator: register a class whose values are part of the structure, without leaves; hashable,
+    comparable."""
     register_pytree_node(cls, lambda node: ((), node), lambda data, children: data)
     return cls
 
 
-class _Whole:
-    """A `functools.partial` as one function, which `functools.partial` of it does not take apart. Equal when it is the same."""
+class _OpaquePartial:
+    """A `functools.partial` wrapped as one function: `functools.partial` would otherwise merge the two. Compared by
+    value."""
 
     __slots__ = ("partial",)
 
@@ -167,7 +172,7 @@ class _Whole:
     keywords = property(lambda self: self.partial.keywords)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Whole) and self.partial == other.partial
+        return isinstance(other, _OpaquePartial) and self.partial == other.partial
 
     def __hash__(self) -> int:
         return hash(self.partial)
@@ -177,10 +182,10 @@ class _Whole:
 
 
 class Partial(functools.partial):
-    """`functools.partial` that is a tree: the function belongs to the structure, the arguments are children.
+    """`functools.partial` that is a pytree: the function is part of the structure, the arguments are children.
 
-    If the function is itself a `functools.partial` (or a `Partial`), what that one holds belongs to the structure too, so
-    that a setting which is no array can be given there.
+    If the function is itself a `functools.partial` (or a `Partial`), its arguments are part of the structure too.
+    Arguments that are not arrays can be passed that way.
 
     >>> Partial(max, 3)(5)
     5
@@ -189,7 +194,8 @@ class Partial(functools.partial):
     def __new__(cls, func: Any, /, *args: Any, **keywords: Any) -> Partial:
         if not callable(func):
             raise TypeError(f"Partial: expected a function; got {type(func).__name__}: {func!r:.60}")
-        return super().__new__(cls, _Whole(func) if isinstance(func, functools.partial) else func, *args, **keywords)
+        func = _OpaquePartial(func) if isinstance(func, functools.partial) else func
+        return super().__new__(cls, func, *args, **keywords)
 
 
 register_pytree_node(OrderedDict, lambda d: (tuple(d.values()), tuple(d)),

@@ -1,8 +1,9 @@
-"""What is better made again than handed over: cheap equations on what is there anyway.
+"""Rematerialization: choose residuals that are cheaper to recompute than to store.
 
-Of an axis that runs in turns all positions of a residual lie in memory between two stages, and everything else one turn at a
-time. So the second stage is handed little: a mask or a factor that a few cheap equations make of an operand, and of what all
-positions share, it makes again.
+Along an axis that runs serially (one position after the other), the residuals of all positions are stored between two
+stages, while all other values exist for one position at a time. So the number of residuals decides the memory. A
+residual such as a mask or a factor, which a few cheap equations compute from an operand and from values that all
+positions share, is therefore recomputed in the second stage.
 """
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from .rewrite import dce
 
 __all__ = ["FEW", "compared", "is_cheap", "is_exact", "sparing"]
 
-FEW = 16  # cheap equations that are made again for one value
-_FAR = 64  # those, and with them the ones of what all positions share, which are next to nothing
+FEW = 16  # most cheap equations that are recomputed for one residual
+_MAX_EQNS = 64  # the same, also counting equations on values that all positions share, whose cost is negligible
 
 
 _COMPARISONS = frozenset([elementwise.eq_p, elementwise.ge_p, elementwise.gt_p, elementwise.le_p, elementwise.lt_p,
@@ -30,12 +31,13 @@ _COMPARISONS = frozenset([elementwise.eq_p, elementwise.ge_p, elementwise.gt_p, 
 
 @takes(e=EQN)
 def is_cheap(e: Eqn) -> bool:
-    """Whether an equation is made again rather than its results kept, where all that it reads is there.
+    """Return whether recomputing an equation costs less than storing its results, given that its operands are
+    available.
 
     Args:
       e: the equation.
     Returns:
-      A truth value.
+      True for elementwise and shape primitives, and for small checkpointed calls of these.
 
     >>> from lamina_ir import parse
     >>> text = "{ lambda ; a:f32[3]. let b:f32[3] = sin a c:f32[] = reduce_sum[axes=(0,)] b in (c,) }"
@@ -54,18 +56,19 @@ _EXACT = frozenset([
     elementwise.ge_p, elementwise.gt_p, elementwise.imag_p, elementwise.is_finite_p, elementwise.le_p, elementwise.lt_p,
     elementwise.max_p, elementwise.min_p, elementwise.ne_p, elementwise.neg_p, elementwise.real_p,
     elementwise.reduce_precision_p, elementwise.round_p, elementwise.select_p, elementwise.sign_p,
-    elementwise.stop_gradient_p])  # of floats; abs and sign of complex numbers round
+    elementwise.stop_gradient_p])  # on floats; abs and sign of complex numbers round
 
 
 def is_exact(e: Eqn) -> bool:
-    """Whether an equation that is made again gives the same to the last bit, whatever stands around it.
+    """Return whether recomputing an equation gives bitwise equal results in any surrounding program.
 
-    Compilers join a product and a sum into one instruction that rounds once, or not, as it suits them.
+    For most arithmetic it does not: a compiler may fuse a product and a sum into one instruction that rounds once (FMA)
+    in one program and not in the other.
 
     Args:
       e: the equation.
     Returns:
-      A truth value.
+      True if the results do not depend on the surrounding program.
 
     >>> from lamina_ir import parse
     >>> [is_exact(e) for e in parse("{ lambda ; a:f32[3]. let b:f32[3] = abs a c:f32[3] = sin b in (c,) }").eqns]
@@ -86,15 +89,15 @@ _EQNS = Kind("a list of Eqns", lambda v: isinstance(v, (tuple, list)) and all(is
 
 @takes(eqns=_EQNS)
 def compared(eqns: Iterable[Eqn]) -> set[Any]:
-    """Values whose extreme over an axis is taken, that are compared with something, and that must not be made again.
+    """Find values that must not be recomputed: values with a pmax or pmin over an axis that are also compared.
 
-    Made again they might be rounded otherwise. Then none might equal the extreme, though one did before, and its
-    derivative would be lost.
+    The derivative of a maximum goes to the elements that are equal to it. Recomputed values may be rounded differently,
+    so that none is equal to the stored maximum, and the derivative would be lost.
 
     Args:
       eqns: the equations of a program.
     Returns:
-      A set of variables.
+      The set of variables of such values.
 
     >>> from lamina_ir import parse
     >>> largest = "pmax[axes=('i',) axis_index_groups=None]"
@@ -105,21 +108,21 @@ def compared(eqns: Iterable[Eqn]) -> set[Any]:
     """
     made: dict[Any, Eqn] = {}
     exact: set[Any] = set()
-    extremes: set[Any] = set()
-    asked: list[Any] = []
+    reduced: set[Any] = set()
+    compared_values: list[Any] = []
     for e in eqns:
         made.update(dict.fromkeys(e.outvars, e))
         if is_exact(e) and all(a in exact for a in e.invars if type(a) is not Literal and a in made):
             exact.update(e.outvars)
         if e.primitive in (pmax_p, pmin_p):
-            extremes.update(e.invars)
+            reduced.update(e.invars)
         elif _compares(e):
-            asked += [a for a in e.invars if type(a) is not Literal]
+            compared_values += [a for a in e.invars if type(a) is not Literal]
     found = set()
-    for v in asked:
-        while v not in extremes and v in made and made[v].primitive.family == "shape" and made[v].invars:
+    for v in compared_values:
+        while v not in reduced and v in made and made[v].primitive.family == "shape" and made[v].invars:
             v = made[v].invars[0]
-        if v in extremes and v in made and v not in exact:
+        if v in reduced and v in made and v not in exact:
             found.add(v)
     return found
 
@@ -131,22 +134,23 @@ def _compares(e: Eqn) -> bool:
 
 
 class _Recipe(NamedTuple):
-    """How to make a value: the numbers of equations, and what they begin with."""
+    """How to recompute a value: the indices of the equations, and the values they start from."""
 
     eqns: frozenset[int]
     roots: frozenset[Any]
 
 
 def sparing(first: ClosedJaxpr, second: ClosedJaxpr, count: int, sizes: Mapping[Any, int]) -> tuple[ClosedJaxpr, ClosedJaxpr]:
-    """Two stages that hand over less, where the second can make again what it reads.
+    """Reduce the residuals between two stages by recomputing cheap ones in the second stage.
 
     Args:
-      first: what runs now: gives `count` results, then residuals.
-      second: takes the residuals, then more.
-      count: how many results the first has besides residuals.
-      sizes: of the axes along which all positions of a residual are kept: as its type says over which it differs.
+      first: the first stage; returns `count` results, then residuals.
+      second: the second stage; takes the residuals, then other operands.
+      count: the number of results of `first` before the residuals.
+      sizes: axis name -> size, for the axes along which residuals of all positions are stored. The type of a residual
+        states over which of them it varies.
     Returns:
-      Two programs that are wired likewise; themselves where nothing is gained.
+      Two programs with the same interface except for the residuals; the given ones if nothing is gained.
 
     >>> from lamina_ir import parse
     >>> one = parse("{ lambda ; a:f32[]{i}. let b:f32[]{i} = sin a c:f32[]{i} = cos a d:f32[]{i} = mul a 2.0:f32[] "
@@ -157,32 +161,34 @@ def sparing(first: ClosedJaxpr, second: ClosedJaxpr, count: int, sizes: Mapping[
     (2, 2, ['cos', 'mul', 'mul', 'mul'])
     """
     jaxpr = first.jaxpr
-    left = jaxpr.outvars[count:]
-    held: dict[Any, None] = dict.fromkeys([v for v in left if type(v) is not Literal])
-    recipes = _recipes(jaxpr, sizes)
-    # Residuals that are made of the same go together: one of them alone may not be worth what they are made of.
+    residuals = jaxpr.outvars[count:]
+    stored: dict[Any, None] = dict.fromkeys([v for v in residuals if type(v) is not Literal])
+    recipes = _find_recipes(jaxpr, sizes)
+    # Group residuals that are computed from the same roots: storing the roots instead may pay off for all of them
+    # together, but not for one alone.
     groups: dict[frozenset[Any], list[Any]] = {}
-    for v in held:
+    for v in stored:
         if v in recipes and not v.aval.over.isdisjoint(sizes):
-            groups.setdefault(recipes[v].roots.difference(held), []).append(v)
-    again: set[int] = set()
+            groups.setdefault(recipes[v].roots.difference(stored), []).append(v)
+    recomputed: set[int] = set()
     for roots, values in groups.items():
-        if _bytes(roots.difference(held), sizes) <= _bytes(values, sizes):
-            again = again.union(*[recipes[v].eqns for v in values])
-            held = {v: None for v in [*held, *roots] if v not in values}
-    if not again:
+        if _stored_bytes(roots.difference(stored), sizes) <= _stored_bytes(values, sizes):
+            recomputed = recomputed.union(*[recipes[v].eqns for v in values])
+            stored = {v: None for v in [*stored, *roots] if v not in values}
+    if not recomputed:
         return first, second
     place = {v: k for k, v in enumerate([*jaxpr.constvars, *jaxpr.invars, *[v for e in jaxpr.eqns for v in e.outvars]])}
-    new = sorted(held, key=place.__getitem__)
+    new = sorted(stored, key=place.__getitem__)
     one = ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, jaxpr.eqns, [*jaxpr.outvars[:count], *new]), first.consts)
-    return dce(one, instantiate=True)[0], _behind([jaxpr.eqns[i] for i in sorted(again)], new, left, second)
+    return dce(one, instantiate=True)[0], _prepend([jaxpr.eqns[i] for i in sorted(recomputed)], new, residuals, second)
 
 
-def _recipes(jaxpr: Jaxpr, sizes: Mapping[Any, int]) -> dict[Any, _Recipe]:
-    """How cheap equations make what they make. What takes too many is what others begin with."""
+def _find_recipes(jaxpr: Jaxpr, sizes: Mapping[Any, int]) -> dict[Any, _Recipe]:
+    """Find a recipe for each value that cheap equations compute. If a recipe would have too many equations, the value
+    has none and is a root of later ones."""
     found: dict[Any, _Recipe] = {}
     shared: set[int] = set()
-    fixed = compared(jaxpr.eqns)
+    not_recomputable = compared(jaxpr.eqns)
     for i, e in enumerate(jaxpr.eqns):
         if not is_cheap(e):
             continue
@@ -191,19 +197,19 @@ def _recipes(jaxpr: Jaxpr, sizes: Mapping[Any, int]) -> dict[Any, _Recipe]:
         read = [v for v in e.invars if type(v) is not Literal]
         eqns = frozenset([i]).union(*[found[v].eqns for v in read if v in found])
         roots = frozenset([v for v in read if v not in found]).union(*[found[v].roots for v in read if v in found])
-        if len(eqns) <= _FAR and len(eqns - shared) <= FEW:
-            found.update(dict.fromkeys([v for v in e.outvars if v not in fixed], _Recipe(eqns, roots)))
+        if len(eqns) <= _MAX_EQNS and len(eqns - shared) <= FEW:
+            found.update(dict.fromkeys([v for v in e.outvars if v not in not_recomputable], _Recipe(eqns, roots)))
     return found
 
 
-def _bytes(values: Iterable[Any], sizes: Mapping[Any, int]) -> int:
-    """The bytes of all positions; of what these share there is one, which is next to nothing."""
+def _stored_bytes(values: Iterable[Any], sizes: Mapping[Any, int]) -> int:
+    """Sum the bytes of all positions. Values that all positions share are stored once, which is negligible."""
     return sum([v.aval.size * v.aval.dtype.itemsize * math.prod([sizes.get(n, 1) for n in v.aval.over]) for v in values
                 if not v.aval.over.isdisjoint(sizes)])
 
 
-def _behind(eqns: list[Eqn], ins: list[Any], outs: Iterable[Any], second: ClosedJaxpr) -> ClosedJaxpr:
-    """The second stage behind equations that make what it reads (`outs`) of `ins`."""
+def _prepend(eqns: list[Eqn], ins: list[Any], outs: Iterable[Any], second: ClosedJaxpr) -> ClosedJaxpr:
+    """Prepend to the second stage the equations that compute its former residuals `outs` from the new ones `ins`."""
     jaxpr = second.jaxpr
     own: dict[Any, Any] = {v: Var(v.aval) for v in [*ins, *[v for e in eqns for v in e.outvars]]}
     given = [own.get(v, v) for v in outs]

@@ -1,7 +1,8 @@
-"""`takes`: what the arguments of public functions must be, said where a function begins.
+"""`check_args`: type checks of the arguments of public functions.
 
-Functions that work on whole programs ask before they start, which takes a fraction of a microsecond. Those that are called for
-each op do not: they say in an `except` what was wrong with their arguments, which costs nothing where nothing is.
+Functions that process whole programs check before they start, which costs a fraction of a microsecond. Functions that
+run for each primitive do not: they find the invalid argument in an `except` clause, which costs nothing unless an error
+occurs.
 """
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Kind:
-    """How an argument must be, in words, and whether one is so."""
+    """A type of arguments: its description for messages, and a test."""
 
     __slots__ = ("words", "test")
 
@@ -36,12 +37,12 @@ class Kind:
 
 
 def of_type(words: str, *types: type) -> Kind:
-    """The kind of values of these types."""
+    """Make the argument type of instances of these classes."""
     return Kind(words, lambda v: isinstance(v, types))
 
 
 def optional(kind: Kind) -> Kind:
-    """Likewise, or None."""
+    """Make the argument type that also allows None."""
     return Kind(f"{kind.words}, or None", lambda v: v is None or kind.test(v))
 
 
@@ -72,15 +73,15 @@ FLAGS = Kind("a truth value, or a list with one for each", lambda v: isinstance(
 
 
 def refused(call: str, name: str, kind: Kind, value: Any) -> TypeError:
-    """The error about an argument that is not what it must be."""
+    """Make the error for an invalid argument."""
     text = f"{call}: {name} must be {kind.words}; got {excerpt(value)}"
     if kind is CLOSED and isinstance(value, Jaxpr):
-        text += ". ClosedJaxpr(jaxpr, consts) makes one of it"
+        text += ". Use ClosedJaxpr(jaxpr, consts)"
     return TypeError(text)
 
 
 def takes(**kinds: Kind) -> Callable[[_F], _F]:
-    """Decorator: a TypeError in words for arguments that are not of these kinds.
+    """Decorator: raise a TypeError with a clear message if an argument has the wrong type.
 
     >>> @takes(times=INT)
     ... def repeated(program, times=1):
@@ -94,12 +95,12 @@ def takes(**kinds: Kind) -> Callable[[_F], _F]:
         while hasattr(inner, "__wrapped__"):
             inner = inner.__wrapped__
         names, name = inner.__code__.co_varnames, inner.__name__
-        rows = [(names.index(n), n, kind.test, kind) for n, kind in kinds.items()]
+        checks = [(names.index(n), n, kind.test, kind) for n, kind in kinds.items()]
 
         @functools.wraps(f)
         def checked(*args: Any, **kwargs: Any) -> Any:
             count = len(args)
-            for i, n, test, kind in rows:
+            for i, n, test, kind in checks:
                 if i < count:
                     if not test(args[i]):
                         raise refused(name, n, kind, args[i])
@@ -113,7 +114,7 @@ def takes(**kinds: Kind) -> Callable[[_F], _F]:
 
 
 def operand_count(p: Primitive) -> int | None:
-    """How many operands an op has; None when it may be any number."""
+    """Return the number of operands of a primitive; None if it is variable."""
     found = inspect.signature(p.infer).parameters.values()
     if any(q.kind is q.VAR_POSITIONAL for q in found):
         return None
@@ -121,12 +122,14 @@ def operand_count(p: Primitive) -> int | None:
 
 
 def refuse_misfit(call: str, error: Exception, prim: Any, avals: Any, params: Any) -> None:
-    """Say why an op has no type for these operands and params, if it did not say so itself; for an `except`.
+    """Raise a clear error after a type rule failed. Use it in an `except` clause.
+
+    If the error of the type rule is already clear, return, so that the caller re-raises it.
 
     Args:
-      call: who asked it.
-      error: what its type rule raised.
-      prim, avals, params: the op, the types of its operands, its params.
+      call: the calling function.
+      error: the exception of the type rule.
+      prim, avals, params: the primitive, the types of its operands, its params.
     """
     blame(call, ("prim", PRIMITIVE, prim), ("operands", AVALS, avals), ("params", MAPPING, params))
     if isinstance(error, LaminaError) or isinstance(error, (TypeError, ValueError)) and str(error).startswith(f"{prim.name}:"):
@@ -143,11 +146,13 @@ def refuse_misfit(call: str, error: Exception, prim: Any, avals: Any, params: An
 
 
 def blame(call: str, *given: tuple[str, Kind, Any]) -> None:
-    """Raise what is wrong with the first argument that is not of its kind; for an `except`, which raises again what came.
+    """Raise the error for the first argument of the wrong type, if any.
+
+    Use it in an `except` clause; the caller re-raises the original exception afterwards.
 
     Args:
-      call: the function whose arguments they are.
-      *given: (name, kind, value) of each argument.
+      call: the calling function.
+      *given: (name, type, value) of each argument.
     """
     for name, kind, value in given:
         if not kind.test(value):

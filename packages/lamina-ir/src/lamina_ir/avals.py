@@ -1,5 +1,4 @@
-"""Abstract values: what is known of a value while a program is traced: shape, dtype, whether its dtype is weak, and over which
-mapped axes it may differ."""
+"""Abstract values, known while a program is traced: shape, dtype, weak type and varying axes."""
 from __future__ import annotations
 
 import math
@@ -22,20 +21,20 @@ Axes = frozenset[Any]
 
 
 class ShapedArray:
-    """Shape, dtype and weakness of an array, and over which mapped axes it may differ. Immutable; equal when all are equal.
+    """Shape, dtype, weak type and varying axes of an array. Immutable; compared by value.
 
     Args:
       shape: tuple of ints.
       dtype: a `numpy.dtype` in canonical form.
-      weak_type: whether a Python scalar decided the dtype, so that it gives way in promotion.
+      weak_type: whether the dtype comes from a Python scalar; promotion then prefers the dtypes of other operands.
 
     Attributes:
-      over: names of the mapped axes over whose members it may differ; empty as a rule. `differing` makes others; see
-        docs/collectives.md.
+      varying_axes: names of the mapped axes over which the value may differ between members; usually empty.
+        `with_varying_axes` makes other types; see docs/collectives.md.
     """
 
     __slots__ = ("shape", "dtype", "weak_type", "_hash")
-    over: Axes = frozenset()  # of the class: types that differ over nothing, which are nearly all, do not pay for it
+    over: Axes = frozenset()  # a class attribute: nearly all types have no varying axes and need no memory for them
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, weak_type: bool = False) -> None:
         self.shape = shape
@@ -53,8 +52,10 @@ class ShapedArray:
 
     @property
     def named_shape(self) -> dict[Any, int]:
-        """Of the mapped axes over which a value of this type may differ the sizes, outermost first: `{name: size}`. Types know
-        names alone, so an UnboundAxisError where these axes are not in scope."""
+        """The sizes of the varying axes, outermost first: `{name: size}`.
+
+        Types store only names, so this raises UnboundAxisError if an axis is not in scope.
+        """
         return {}
 
     def __eq__(self, other: object) -> bool:
@@ -70,7 +71,7 @@ class ShapedArray:
         return h
 
     def differing(self, over: Axes) -> ShapedArray:
-        """The type of values that may differ over exactly these axes.
+        """Return the same type with exactly these varying axes.
 
         >>> shaped((3,), "float32").differing(frozenset(["i"]))
         ShapedArray(float32[3]{i})
@@ -78,18 +79,19 @@ class ShapedArray:
         return _differing(self, over) if over else self
 
     def same_type(self, other: ShapedArray) -> bool:
-        """Equal but for weakness, and the axes over which values differ."""
+        """Whether shapes and dtypes are equal; weak types and varying axes are ignored."""
         return self is other or (self.shape == other.shape and self.dtype == other.dtype)
 
     def strong(self) -> ShapedArray:
+        """Return the same type without weak type."""
         return shaped(self.shape, self.dtype) if self.weak_type else self
 
     def short(self) -> str:
-        """The printed type: `f32[8,3]`, or `f32[8,3]{i}` of a value that may differ over the axis `i`."""
+        """Return the type as printed in programs: `f32[8,3]`, or `f32[8,3]{i}` if it varies over the axis `i`."""
         return f"{dtypes.short_name(self.dtype)}[{','.join(map(str, self.shape))}]"
 
     def long(self) -> str:
-        """The type as errors show it: `float32[8,3]`."""
+        """Return the type as printed in errors: `float32[8,3]`."""
         return f"{dtypes.long_name(self.dtype)}[{','.join(map(str, self.shape))}]"
 
     def __repr__(self) -> str:
@@ -101,8 +103,8 @@ class ShapedArray:
         return ShapedArray, (self.shape, self.dtype, self.weak_type)
 
 
-class _Differing(ShapedArray):
-    """A type whose values may differ over some mapped axes."""
+class _VaryingArray(ShapedArray):
+    """A type with varying axes."""
 
     __slots__ = ("over",)
 
@@ -111,7 +113,7 @@ class _Differing(ShapedArray):
         self.over = over
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (type(other) is _Differing and self.over == other.over and self.shape == other.shape
+        return self is other or (type(other) is _VaryingArray and self.over == other.over and self.shape == other.shape
                                  and self.dtype == other.dtype and self.weak_type == other.weak_type)
 
     def __hash__(self) -> int:
@@ -132,8 +134,8 @@ class _Differing(ShapedArray):
         if len(found) < len(self.over):
             missing = sorted(map(repr, self.over.difference(found)))
             raise UnboundAxisError(f"named_shape of {self.short()}: the axis {' and '.join(missing)} is not bound here, so its "
-                                   "size is not known. Read it where the map's function runs; afterwards axis_sizes of the "
-                                   "map's equation says it, and a ShapeDtypeStruct of eval_shape keeps it")
+                                   "size is unknown. Read it inside the mapped function, or use the param axis_sizes "
+                                   "of the map's equation or a ShapeDtypeStruct from eval_shape")
         return found
 
     def short(self) -> str:
@@ -154,10 +156,10 @@ _axis_sizes: Callable[[], Iterable[tuple[Any, int]]] = _no_axes
 
 
 def set_axis_sizes(reader: Callable[[], Iterable[tuple[Any, int]]]) -> None:
-    """Say how the sizes of mapped axes are found that `named_shape` of a type gives.
+    """Set the function that finds the axis sizes for `ShapedArray.named_shape`.
 
     Args:
-      reader: gives (name, size) of each axis in scope, outermost first.
+      reader: returns (name, size) of each axis in scope, outermost first.
 
     >>> import lamina_ir.avals
     >>> before = lamina_ir.avals._axis_sizes
@@ -171,26 +173,27 @@ def set_axis_sizes(reader: Callable[[], Iterable[tuple[Any, int]]]) -> None:
 
 
 def _braces(over: Axes, sized: bool = False) -> str:
-    """The names in braces, if wanted with the sizes of those that are in scope: `{batch:8}`."""
+    """Return the names in braces; if `sized`, with the sizes of axes in scope: `{batch:8}`."""
     sizes = dict(_axis_sizes()) if sized else {}
     return f"{{{','.join(sorted([plain_text(name) + (f':{sizes[name]}' if name in sizes else '') for name in over]))}}}"
 
 
 @lru_cache(maxsize=2048)
 def _differing(aval: ShapedArray, over: Axes) -> ShapedArray:
-    return _Differing(aval.shape, aval.dtype, aval.weak_type, frozenset(over))
+    return _VaryingArray(aval.shape, aval.dtype, aval.weak_type, frozenset(over))
 
 
-# One object per type while it is in use often: equality is then mostly identity. Bounded, so memory stays flat.
+# Interning: equal types are mostly one object, so comparisons mostly test identity. The cache is bounded to limit
+# memory.
 @lru_cache(maxsize=8192)
 def shaped(shape: tuple[int, ...], dtype: Any, weak_type: bool = False) -> ShapedArray:
-    """The type of this shape, a tuple of ints, and dtype.
+    """Return the type with this shape, a tuple of ints, and dtype.
 
     >>> shaped((8, 3), "float32")
     ShapedArray(float32[8,3])
     """
     if not isinstance(dtype, np.dtype):
-        if dtype is None:  # NumPy takes it for float64
+        if dtype is None:  # np.dtype(None) is float64
             raise DTypeError("shaped: expected a dtype; got None")
         dtype = dtypes.as_dtype(dtype)
     shape = tuple([n if type(n) is int else index(n) for n in shape])
@@ -205,9 +208,9 @@ class ShapeDtypeStruct:
     Args:
       shape: tuple of ints.
       dtype: anything `numpy.dtype` accepts, small floats included.
-      named_shape: mapped axes over which the value differs -> their sizes, as within an `xmap`.
-      sharding: where the array lies, or is to lie.
-      weak_type: whether it gives way in promotion.
+      named_shape: varying axis -> its size, as inside an `xmap`.
+      sharding: the sharding of the array, or the requested one.
+      weak_type: whether the dtype is weak.
 
     >>> ShapeDtypeStruct((2, 3), "float32")
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
@@ -230,7 +233,7 @@ class ShapeDtypeStruct:
         self.sharding = sharding
 
     ndim = property(lambda self: len(self.shape))
-    layout = None  # how its elements lie in memory is left to the compiler
+    layout = None  # the compiler chooses the memory layout
 
     @property
     def size(self) -> int:
@@ -252,7 +255,7 @@ _aval_makers: dict[type, Callable[[Any], ShapedArray]] = {}
 
 
 def register_aval(kind: type, maker: Callable[[Any], ShapedArray]) -> Callable[[Any], ShapedArray] | None:
-    """Say how to read the aval of values of exactly this type; what said it before is returned."""
+    """Register the function that returns the aval of values of exactly this type; return the previous function."""
     if not isinstance(kind, type) or not callable(maker):
         raise TypeError(f"register_aval: expected a class and a function; got {excerpt(kind)} and {excerpt(maker)}")
     before = _aval_makers.get(kind)
@@ -261,7 +264,7 @@ def register_aval(kind: type, maker: Callable[[Any], ShapedArray]) -> Callable[[
 
 
 def aval_of(x: Any) -> ShapedArray:
-    """The aval of a concrete value: array, NumPy scalar or Python number. TypeError for anything else.
+    """Return the aval of a concrete value: array, NumPy scalar or Python number. TypeError for other values.
 
     >>> aval_of(2.0)
     ShapedArray(float32[], weak_type=True)
@@ -269,10 +272,9 @@ def aval_of(x: Any) -> ShapedArray:
     maker = _aval_makers.get(type(x))
     if maker is not None:
         return maker(x)
-    masked = sys.modules.get("numpy.ma")  # looked up, not imported: that takes as long as a tenth of all of ours
+    masked = sys.modules.get("numpy.ma")  # not imported here: that costs a tenth of importing lamina
     if masked is not None and isinstance(x, masked.MaskedArray):
-        raise ValueError("masked arrays are not supported, because their masks would be lost; fill the places with "
-                         "x.filled(...)")
+        raise ValueError("masked arrays are not supported, because their masks would be lost; use x.filled(...)")
     for kind in type(x).__mro__[1:]:
         maker = _aval_makers.get(kind)
         if maker is not None:

@@ -1,7 +1,8 @@
-"""What a map binds: which axes its program sees, and how operands and results lie along them. A fact of its flow.
+"""Axis binding of map primitives: the axes that a map binds for its region, and how operands and results are mapped.
 
-Everything generic about maps (types, derivatives, residuals, batches, effects) asks here, so a map of one axis whose operands
-have an axis number and one of several axes whose operands have an entry per dimension are treated by the same lines.
+It is part of the region signature. All generic code for maps (types, derivatives, residuals, batching, effects) uses
+it, so that maps over one axis (an axis number per operand) and maps over several axes (an entry per dimension) share
+that code.
 """
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ __all__ = ["AxesOf", "Axis", "Binds", "Entry", "Indexed", "Split"]
 @register_param_type
 @dataclasses.dataclass(frozen=True, slots=True)
 class Indexed:
-    """Of a dimension: inside of the map it is gone, since each member of these axes has its own index.
+    """Marks a dimension that the map removes: each member of these axes gets the slice at its index.
 
     Attributes:
-      names: of the axes; the first is the slowest.
+      names: of the axes; the first varies slowest.
 
     >>> Indexed(("i", "j"))
     Indexed(names=('i', 'j'))
@@ -34,10 +35,10 @@ class Indexed:
 @register_param_type
 @dataclasses.dataclass(frozen=True, slots=True)
 class Split:
-    """Of a dimension: inside of the map it is there, divided: each member of these axes has its block.
+    """Marks a dimension that the map divides: each member of these axes gets a block of it.
 
     Attributes:
-      names: of the axes; the first is the slowest.
+      names: of the axes; the first varies slowest.
 
     >>> Split(("x",)) == Indexed(("x",))
     False
@@ -46,62 +47,63 @@ class Split:
     names: tuple[Hashable, ...]
 
 
-Entry = tuple[Indexed | Split | None, ...]  # per dimension of the whole array; None: it is inside as it is
+Entry = tuple[Indexed | Split | None, ...]  # per dimension of the global array; None: not mapped
 
 
 class Binds:
-    """How a map binds axes. A flow has one of the two kinds below.
+    """How a map binds axes: the interface of the two classes below.
 
     Attributes:
-      params: the params that say which axes these are.
-      ins, outs: the params with one entry per operand, and per result.
+      params: the params that specify the axes.
+      ins, outs: the param with one entry per operand, and the one with one entry per result.
     """
 
     def __init__(self, *params: str, ins: str, outs: str) -> None:
         self.params, self.ins, self.outs = params, ins, outs
 
     def axes(self, params: Mapping[str, Any]) -> tuple[tuple[Hashable, int], ...]:
-        """(name, size) of each axis that the program sees, outermost first."""
+        """Return (name, size) of each bound axis, outermost first."""
         raise NotImplementedError
 
     def here(self, params: Mapping[str, Any]) -> tuple[tuple[Hashable, int], ...]:
-        """Likewise, with how many members of each have their parts of operands and results here, where others have theirs
-        in other processes."""
+        """Return (name, number of members in this process) of each bound axis, outermost first."""
         raise NotImplementedError
 
     def turns(self, params: Mapping[str, Any]) -> Axes:
-        """The names of those axes whose members come one after the other, so that what is kept of all is what takes memory."""
+        """Return the axes whose members run one after the other, so that only values stored for all of them cost
+        memory."""
         return frozenset()
 
     def names(self, params: Mapping[str, Any]) -> Axes:
-        """The names of these axes."""
+        """Return the names of the bound axes."""
         return frozenset([name for name, _ in self.axes(params)])
 
     def along(self, params: Mapping[str, Any], entry: Any) -> Axes:
-        """The axes along which an operand or result with this entry lies: each of their members has its own part."""
+        """Return the axes over which an operand or result with this entry is mapped: each member has its own part."""
         raise NotImplementedError
 
     def own(self, params: Mapping[str, Any], aval: ShapedArray) -> tuple[Any, ShapedArray]:
-        """The entry, and the type outside, of a new operand or result of which each member has its own, of this type."""
+        """Return the entry, and the type outside the map, of a new operand or result whose type for each member is
+        `aval`."""
         raise NotImplementedError
 
     def shared(self, aval: ShapedArray) -> Any:
-        """The entry of a new operand, of this type, which all members have whole."""
+        """Return the entry of a new operand of this type that is the same for all members."""
         raise NotImplementedError
 
     def behind_batch(self, entry: Any) -> Any:
-        """The entry of an operand or result with the dimension of a batch in front, outside and inside."""
+        """Return the entry after a batch dimension is added in front, outside and inside the map."""
         raise NotImplementedError
 
 
 class Axis(Binds):
-    """One axis, and for each operand and result the number of the dimension that lies along it, or None.
+    """Binding of one axis; the entry of an operand or result is the number of its mapped dimension, or None.
 
     Args:
-      name: the param with its name.
-      here: the param with how many of its members have operands and results here.
-      everywhere: the param with how many there are, where others have theirs elsewhere, or None.
-      ins, outs: the params with the numbers.
+      name: the param with the axis name.
+      local_size: the param with the number of members in this process.
+      global_size: the param with the number of members in all processes, or None if it is the same.
+      ins, outs: the params with the dimension numbers.
     """
 
     def __init__(self, name: str, here: str, everywhere: str, *, ins: str = "in_axes", outs: str = "out_axes") -> None:
@@ -119,7 +121,7 @@ class Axis(Binds):
 
     def own(self, params: Mapping[str, Any], aval: ShapedArray) -> tuple[Any, ShapedArray]:
         name, size = params[self.params[0]], params[self.params[1]]
-        if type(name) is not UnnamedAxis and name not in aval.over:  # as its type says, all members have the same
+        if type(name) is not UnnamedAxis and name not in aval.over:  # not varying: the same for all members
             return None, aval
         return 0, shaped((size, *aval.shape), aval.dtype, aval.weak_type)
 
@@ -131,14 +133,14 @@ class Axis(Binds):
 
 
 class AxesOf(Binds):
-    """Several axes, and for each operand and result a tuple with one of None, Indexed and Split per dimension.
+    """Binding of several axes; an entry is a tuple with None, Indexed or Split per dimension.
 
     Args:
       find: params -> (name, size) of each axis.
-      here: params -> (name, how many of its members have their parts here) of each.
-      *params: the params they read.
-      ins, outs: the params with the tuples.
-      loops: the param with (name, number) of those that run in turns, if there is one.
+      local_axes: params -> (name, number of members in this process) of each axis.
+      *params: the params that these functions read.
+      ins, outs: the params with the entries.
+      loops: the param with (name, number) of the axes that run serially, if there is one.
     """
 
     def __init__(self, find: Callable[[Mapping[str, Any]], tuple[tuple[Hashable, int], ...]],
@@ -155,7 +157,7 @@ class AxesOf(Binds):
         return frozenset([name for kind in entry if kind is not None for name in kind.names])
 
     def own(self, params: Mapping[str, Any], aval: ShapedArray) -> tuple[Entry, ShapedArray]:
-        # A value that is the same along an axis stands once for all its members: a weight is not copied n times.
+        # A value that does not vary over an axis is stored once for all members: a weight is not copied n times.
         mine = [(name, size) for name, size in self.here(params) if name in aval.over]
         whole = shaped((*[size for _, size in mine], *aval.shape), aval.dtype, aval.weak_type)
         return (*[Indexed((name,)) for name, _ in mine], *[None] * aval.ndim), whole.differing(
@@ -168,19 +170,19 @@ class AxesOf(Binds):
         return (None, *entry)
 
 
-# --- what params hold ---------------------------------------------------------------------------------------------
+# --- tests of param values ----------------------------------------------------------------------------------------
 def is_entry(v: Any) -> bool:
-    """Whether it is None, or an Indexed or Split of names."""
+    """Whether a value is None, or an Indexed or Split with a tuple of names."""
     return v is None or (type(v) in (Indexed, Split) and isinstance(v.names, tuple) and _hashable(v.names))
 
 
 def are_sizes(v: Any) -> bool:
-    """Whether these are pairs of a name and a size."""
+    """Whether a value is a tuple of (name, size) pairs."""
     return isinstance(v, tuple) and all(isinstance(p, tuple) and len(p) == 2 and type(p[1]) is int for p in v) and _hashable(v)
 
 
 def is_mesh(v: Any) -> bool:
-    """Whether it is (names, sizes, devices), with as many names as sizes and a device for each place."""
+    """Whether a value is (names, sizes, devices), with as many names as sizes and one device per position."""
     return (isinstance(v, tuple) and len(v) == 3 and all(isinstance(part, tuple) for part in v) and len(v[0]) == len(v[1])
             and _hashable(v) and all(type(n) is int for n in v[1]) and len(v[2]) == math.prod(v[1]))
 
@@ -195,7 +197,7 @@ def _hashable(v: Any) -> bool:
 
 # --- entries of several axes --------------------------------------------------------------------------------------
 def inside(entry: Entry, shape: Sequence[int], sizes: Mapping[Hashable, int]) -> tuple[int, ...] | None:
-    """The shape that a member has of an array of this one; None where the entry does not fit it."""
+    """Return the shape of a member's part of an array of this shape; None if the entry does not match the shape."""
     found = []
     if len(entry) != len(shape):
         return None
@@ -209,7 +211,7 @@ def inside(entry: Entry, shape: Sequence[int], sizes: Mapping[Hashable, int]) ->
 
 
 def outside(entry: Entry, shape: Sequence[int], sizes: Mapping[Hashable, int]) -> tuple[int, ...] | None:
-    """The shape of the whole array of which a member has this one; None where the entry does not fit it."""
+    """Return the shape of the global array if a member's part has this shape; None if the entry does not match it."""
     lengths, found = list(reversed(shape)), []
     if len([kind for kind in entry if type(kind) is not Indexed]) != len(lengths):
         return None
@@ -220,7 +222,7 @@ def outside(entry: Entry, shape: Sequence[int], sizes: Mapping[Hashable, int]) -
 
 
 def part(entry: Entry, shape: Sequence[int], axes: Sequence[tuple[Hashable, int]], place: Sequence[int]) -> tuple[Any, ...]:
-    """The index, into a whole array of this shape, of what the member at this place on the axes has of it."""
+    """Return the index, into a global array of this shape, of the part of the member at this position on the axes."""
     sizes, at = dict(axes), {name: k for (name, _), k in zip(axes, place)}
     index: list[Any] = []
     for kind, length in zip(entry, shape):

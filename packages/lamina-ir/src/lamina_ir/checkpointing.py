@@ -1,7 +1,8 @@
-"""What a checkpointed program keeps, as two programs: one that hands out the values a policy chooses, one that takes them.
+"""Split a checkpointed program by its policy: one program returns the saved values, the other takes them as operands.
 
-A policy looks into every op whose flow lets it (see docs/nested-programs.md): what it keeps of a program inside comes out
-as residuals of a split do, stacked in a loop, in shared slots of branches.
+The policy also applies inside nested programs whose region signature allows it (see docs/nested-programs.md). Values
+saved in a nested program leave it like the residuals of a split equation: stacked in a loop, in shared slots for
+branches.
 """
 from __future__ import annotations
 
@@ -20,16 +21,17 @@ from .wiring import Slot, Wired
 
 __all__ = ["Kept", "keep", "resume", "saved_p"]
 
-# (value computed again, kept value): the kept one; its tangent is that of the computed one. Stands in `Kept.again` only.
+# saved(recomputed value, saved value) = the saved value, with the tangent of the recomputed one. Used only in
+# `SplitCheckpoint.recompute`, where derivatives are taken through the recomputation.
 saved_p = Primitive("saved", family="custom", infer=lambda computed, kept: computed, numpy=lambda computed, kept: kept)
 
 
 class Kept(NamedTuple):
-    """A program and what is kept of it.
+    """A checkpointed program split by its policy.
 
     Attributes:
-      forward: operands -> results, kept values.
-      again: operands, kept values -> results; `saved` puts each kept value beside what it stands for.
+      forward: operands -> results, saved values.
+      again: operands, saved values -> results; a `saved` equation pairs each saved value with its recomputation.
     """
 
     forward: ClosedJaxpr
@@ -38,14 +40,14 @@ class Kept(NamedTuple):
 
 @takes(program=CLOSED, missing=ITEMS)
 def resume(program: ClosedJaxpr, missing: Sequence[bool] = ()) -> ClosedJaxpr:
-    """The program with kept values instead of those they stand for; dead code goes afterwards.
+    """Replace each `saved` equation by its saved value, so that the recomputation of that value becomes dead code.
 
     Args:
-      program: the `again` of `keep`, or a program made of it.
-      missing: for each operand, whether it is a kept value that is not there: what it stands for is computed after all.
-        Default: all are there.
+      program: the `recompute` program of `split_checkpoint`, or one derived from it.
+      missing: for each operand, whether it is a saved value that is not available, so that it is recomputed after all.
+        Default: all are available.
     Returns:
-      A program of the same operands and results without `saved` equations.
+      A program of the same operands and results without `saved` equations. Dead code is still in it.
 
     >>> from lamina_ir import parse
     >>> program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a c:f32[] = cos b in (c,) }")
@@ -55,41 +57,41 @@ def resume(program: ClosedJaxpr, missing: Sequence[bool] = ()) -> ClosedJaxpr:
     """
     seen: dict[Any, tuple[ClosedJaxpr, ClosedJaxpr]] = {}
 
-    def resumed(program: ClosedJaxpr, missing: Sequence[bool]) -> ClosedJaxpr:
-        gone = {v for v, m in zip(program.jaxpr.invars, missing) if m}
-        key = id(program), tuple(missing) if gone else ()
+    def substitute(program: ClosedJaxpr, missing: Sequence[bool]) -> ClosedJaxpr:
+        unavailable = {v for v, m in zip(program.jaxpr.invars, missing) if m}
+        key = id(program), tuple(missing) if unavailable else ()
         if key not in seen:
-            seen[key] = program, rewrite(program, lambda e: change(e, gone), nested=False)
+            seen[key] = program, rewrite(program, lambda e: change(e, unavailable), nested=False)
         return seen[key][1]
 
-    def change(e: Eqn, gone: set[Any]) -> Any:
+    def change(e: Eqn, unavailable: set[Any]) -> Any:
         if e.primitive is saved_p:
-            return [], [e.invars[0 if e.invars[1] in gone else 1]]
-        if gone.isdisjoint(e.invars):
-            new = map_subprograms(e, whole)
+            return [], [e.invars[0 if e.invars[1] in unavailable else 1]]
+        if unavailable.isdisjoint(e.invars):
+            new = map_subprograms(e, substitute_all)
             return None if new is e else [new]
-        if e.primitive is to_memory_p:
-            gone.update(e.outvars)
+        if e.primitive is to_memory_p:  # a copy of an unavailable value
+            unavailable.update(e.outvars)
             return None
         w = Wired.of(e)
-        bodies = [resumed(b.program, [e.invars[i] in gone for i in b.ins]) for b in w.bodies]
+        bodies = [substitute(b.program, [e.invars[i] in unavailable for i in b.ins]) for b in w.bodies]
         one = isinstance(e.params[w.flow.body], ClosedJaxpr)
         return [e.replace(params={**e.params, w.flow.body: bodies[0] if one else tuple(bodies)})]
 
-    whole = remember(lambda program: resumed(program, ()))
-    return resumed(program, missing)
+    substitute_all = remember(lambda program: substitute(program, ()))
+    return substitute(program, missing)
 
 
 @takes(program=CLOSED, policy=optional(FUNCTION))
 def keep(program: ClosedJaxpr, policy: Callable[..., Any] | None) -> Kept:
-    """What a program keeps under a policy, as a program that hands it out and one that takes it.
+    """Split a program by a checkpoint policy.
 
     Args:
-      program: of the checkpointed function.
-      policy: called with a primitive, its operands' types and its params; says whether its results are kept. An
-        `Offload` says that they are, in another memory. None keeps nothing.
+      program: the program of the checkpointed function.
+      policy: called with a primitive, its operands' types and its params; returns whether its results are saved, or an
+        `Offload` to save them in another memory. None saves nothing.
     Returns:
-      `(forward, again)`: operands -> results and kept values, and operands and kept values -> results.
+      `(forward, recompute)`: operands -> results and saved values, and operands and saved values -> results.
 
     >>> from lamina_ir import parse
     >>> program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a c:f32[] = cos b in (c,) }")
@@ -99,11 +101,11 @@ def keep(program: ClosedJaxpr, policy: Callable[..., Any] | None) -> Kept:
     """
     if policy is None:
         return Kept(program, program)
-    return _Keeper(policy).program(rewrite(program, _without_constants))
+    return _PolicySplitter(policy).program(rewrite(program, _hoist_loop_invariants))
 
 
-def _without_constants(e: Eqn) -> list[Eqn] | None:
-    """A loop that stacks, and before it what its body computes from held values alone: that is kept once, not stacked."""
+def _hoist_loop_invariants(e: Eqn) -> list[Eqn] | None:
+    """Move loop-invariant values of a loop of known length in front of it, so that they are saved once, not stacked."""
     if e.primitive.flow is None or not e.primitive.flow.length:
         return None
     ahead, e = hoist(e)
@@ -111,93 +113,99 @@ def _without_constants(e: Eqn) -> list[Eqn] | None:
 
 
 class _Pair(NamedTuple):
-    """One equation, both ways, with what it keeps inside."""
+    """The equations of both programs, and the values saved between them."""
 
     forward: list[Eqn]
-    again: list[Eqn]
-    out: list[Var]  # kept, bound in `forward`
-    into: list[Var]  # the same, read in `again`
+    recomputed: list[Eqn]
+    saved_outs: list[Var]  # bound in `forward`
+    saved_ins: list[Var]  # the same values, read in `recomputed`
 
 
-class _Keeper:
+class _PolicySplitter:
     def __init__(self, policy: Callable[..., Any]) -> None:
         self.policy = policy
-        self.seen: dict[int, tuple[ClosedJaxpr, Kept]] = {}  # programs that stand in many places are taken apart once
+        self.seen: dict[int, tuple[ClosedJaxpr, Kept]] = {}  # each shared program is split once
 
     def program(self, closed: ClosedJaxpr) -> Kept:
         if id(closed) not in self.seen:
-            found = self.taken_apart(closed)
-            count = len(found.again.jaxpr.invars) - len(closed.jaxpr.invars)
+            found = self.split(closed)
+            _, recompute = found
+            count = len(recompute.jaxpr.invars) - len(closed.jaxpr.invars)
             self.seen[id(closed)] = closed, Kept(closed, closed) if too_many(closed, count) else found
         return self.seen[id(closed)][1]
 
-    def taken_apart(self, closed: ClosedJaxpr) -> Kept:
+    def split(self, closed: ClosedJaxpr) -> Kept:
         jaxpr = closed.jaxpr
         total = _Pair([], [], [], [])
         for e in jaxpr.eqns:
             pair = self.nested(e) or _Pair([e], [e], [], [])
             total.forward.extend(pair.forward)
-            total.again.extend(pair.again)
-            total.out.extend(pair.out)
-            total.into.extend(pair.into)
-            if e.primitive is control.platform_index_p:  # known when lowered, if it stands beside the branches it chooses
+            total.recomputed.extend(pair.recomputed)
+            total.saved_outs.extend(pair.saved_outs)
+            total.saved_ins.extend(pair.saved_ins)
+            # Never save a platform index: lowering can resolve it only in the program with the branches it selects.
+            if e.primitive is control.platform_index_p:
                 continue
             choice = self.policy(e.primitive, *[a.aval for a in e.invars], **e.params)
             if choice:
-                self.mark(choice, total)
-        ends = jaxpr.outvars
-        return Kept(ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, total.forward, [*ends, *total.out]), closed.consts),
-                    ClosedJaxpr(Jaxpr(jaxpr.constvars, [*jaxpr.invars, *total.into], total.again, ends), closed.consts))
+                self.save_results(choice, total)
+        outs = jaxpr.outvars
+        return Kept(
+            ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, total.forward, [*outs, *total.saved_outs]), closed.consts),
+            ClosedJaxpr(Jaxpr(jaxpr.constvars, [*jaxpr.invars, *total.saved_ins], total.recomputed, outs), closed.consts))
 
-    def mark(self, choice: Any, total: _Pair) -> None:
-        """Keep the results of the last equation."""
-        last = total.again[-1]
+    def save_results(self, choice: Any, total: _Pair) -> None:
+        """Save the results of the last equation."""
+        last = total.recomputed[-1]
         outvars = list(last.outvars)
         uses: list[Eqn] = []
-        # `again` computes the result under another name, and `saved` binds the name that others read.
+        # In `recomputed` the equation binds a new variable, and `saved` binds the variable that later equations read.
         for i, v in enumerate(total.forward[-1].outvars[:len(outvars)]):
             if isinstance(v, DropVar):
                 continue
-            kept = Var(v.aval)
-            total.into.append(kept)
+            saved = Var(v.aval)
+            total.saved_ins.append(saved)
             if isinstance(choice, Offload):
-                away, back = Var(v.aval), Var(v.aval)
-                total.forward.append(Eqn(to_memory_p, [v], [away], {"memory_kind": choice.dst}))
-                uses.append(Eqn(to_memory_p, [kept], [back], {"memory_kind": choice.src}))
-                v, kept = away, back
-            total.out.append(v)
+                offloaded, loaded = Var(v.aval), Var(v.aval)
+                total.forward.append(Eqn(to_memory_p, [v], [offloaded], {"memory_kind": choice.dst}))
+                uses.append(Eqn(to_memory_p, [saved], [loaded], {"memory_kind": choice.src}))
+                v, saved = offloaded, loaded
+            total.saved_outs.append(v)
             computed = Var(v.aval)
-            uses.append(Eqn(saved_p, [computed, kept], [outvars[i]], {}))
+            uses.append(Eqn(saved_p, [computed, saved], [outvars[i]], {}))
             outvars[i] = computed
-        total.again[-1] = Eqn(last.primitive, last.invars, outvars, last.params, last.source)
-        total.again.extend(uses)
+        total.recomputed[-1] = Eqn(last.primitive, last.invars, outvars, last.params, last.source)
+        total.recomputed.extend(uses)
 
     def nested(self, e: Eqn) -> _Pair | None:
-        """An equation with programs, whose kept values come out as residuals do; None when nothing inside is kept. A bounded
-        loop is a scan of idle steps; one without a bound has nowhere to stack what is kept."""
+        """Split an equation with nested programs; return None if nothing inside is saved.
+
+        A bounded loop becomes a scan of idle steps. A loop without a bound is not split, since it cannot stack values.
+        """
         flow = e.primitive.flow
         if flow is None or flow.whole or flow.again or flow.rule or eqn_effectful(e):
             return None
         stacking = as_scan(e) if flow.loops and not Wired.of(e).stacks else e
         if stacking is None:
             return None
-        # What bodies hand out becomes a stacked result of the loop, or a slot shared by branches; in `again` an operand like
-        # it.
+        # A value saved in a body becomes a stacked result of the loop, or a slot that all branches share. In the second
+        # equation it is an operand of the same kind.
         w = Wired.of(stacking)
         count, n = w.n_results, len(stacking.invars)
-        kept = [self.program(b.program) for b in w.bodies]
-        types, places = slots([k.forward.out_avals[count:] for k in kept])
+        halves = [self.program(b.program) for b in w.bodies]
+        types, places = slots([first.out_avals[count:] for first, _ in halves])
         if not types:
             return None
         group = w.flow.group(STACKED if w.flow.loops else HELD)
         outs = range(count + len(types))
-        forward, again = [], []
-        for k, mine, b in zip(kept, places, w.bodies):
-            ends = k.forward.jaxpr.outvars
-            forward.append((filled(k.forward, ends[:count], types, mine, ends[count:]), b.ins, outs))
-            again.append((k.again, [*b.ins, *[n + at for at in mine]], range(count)))
-        out, into = [[Var(w.type_stacked(a)) for a in types] for _ in range(2)]
-        first = w.write(w.operands(), [*w.results(), *[Slot(1, a) for a in types]], forward)
-        second = w.write([*w.operands(), *[Slot(group, a) for a in types]], w.results(), again)  # type: ignore[arg-type]
-        return _Pair([first.eqn(stacking.primitive, stacking.invars, [*e.outvars, *out], e.source)],
-                     [second.eqn(stacking.primitive, [*stacking.invars, *into], e.outvars, e.source)], out, into)
+        forward, recomputed = [], []
+        for (first, second), mine, b in zip(halves, places, w.bodies):
+            ends = first.jaxpr.outvars
+            forward.append((filled(first, ends[:count], types, mine, ends[count:]), b.ins, outs))
+            recomputed.append((second, [*b.ins, *[n + slot for slot in mine]], range(count)))
+        saved_outs, saved_ins = [[Var(w.type_stacked(a)) for a in types] for _ in range(2)]
+        one = w.write(w.operands(), [*w.results(), *[Slot(1, a) for a in types]], forward)
+        two = w.write([*w.operands(), *[Slot(group, a) for a in types]], w.results(), recomputed)  # type: ignore[arg-type]
+        return _Pair([one.eqn(stacking.primitive, stacking.invars, [*e.outvars, *saved_outs], e.source)],
+                     [two.eqn(stacking.primitive, [*stacking.invars, *saved_ins], e.outvars, e.source)],
+                     saved_outs, saved_ins)

@@ -1,5 +1,7 @@
-"""The settings, by name: those of this floor, and the doors to all of them. What a setting is stands in `option`; flags that
-other systems have and that mean nothing here stand in `flags`, which is loaded when one is asked for.
+"""Settings of this package, and access to the settings of all packages by name.
+
+`option` implements settings. `jax_compat_flags` defines flags of other systems that have no effect here; it is loaded
+when one of them is used.
 """
 from __future__ import annotations
 
@@ -21,70 +23,74 @@ __all__ = ["Generation", "Option", "UNSET", "cache_key", "check_tracer_leaks", "
            "parse_flags_with_absl", "random_seed_offset", "read", "replicated_counts_once", "restored",
            "threefry_partitionable", "traceback_filtering", "unchanged", "update", "watch_keyed"]
 
-def _set_of_axes(value: Any) -> None:
+
+def _check_axis_set(value: Any) -> None:
     if type(value) is not frozenset:
-        raise ValueError(f"config replicated_counts_once: expected True, False, or a frozenset of names of axes; got {value!r}")
+        raise ValueError("config replicated_counts_once: expected True, False, or a frozenset of axis names; got "
+                         f"{value!r}")
 
 
-def _not_allowed(value: Any) -> None:
+def _check_explicit_x64(value: Any) -> None:
     if value == "allow":
-        raise ValueError("config explicit_x64_dtypes: 'allow' is not there, as single 64-bit arrays among 32-bit ones would "
-                         "lose their width in some call; set enable_x64")
+        raise ValueError("config explicit_x64_dtypes: 'allow' is not supported, because single 64-bit arrays among "
+                         "32-bit ones would be narrowed in some call; set enable_x64")
 
 
-def _whole(name: str, value: Any) -> None:
+def _check_not_negative(name: str, value: Any) -> None:
     if value < 0:
-        raise ValueError(f"config {name}: expected a whole number, 0 or more; got {value!r}")
+        raise ValueError(f"config {name}: expected an integer of at least 0; got {value!r}")
 
 
 enable_x64 = Option("enable_x64", False, keyed=True, help="64-bit integers, floats and complex numbers; otherwise they become "
-                    "32-bit ones: a dtype='float64' with a warning at the caller's line, data without one, or "
-                    "with one per process where no runtime is in it")
-explicit_x64_dtypes = Option("explicit_x64_dtypes", "warn", choices=("warn", "error", "allow"), check=_not_allowed, keyed=True,
+                    "32-bit ones: a dtype='float64' with a warning at the caller's line; data without a warning, "
+                    "or with one warning per process if no runtime is installed")
+explicit_x64_dtypes = Option("explicit_x64_dtypes", "warn", choices=("warn", "error", "allow"), keyed=True,
+                             check=_check_explicit_x64,
                              help="what a dtype='float64' does without enable_x64: warn, or raise ValueError")
-no_tracing = Option("no_tracing", False, help="raise where a function of the user's is traced that is not known for its "
-                    "arguments' types: a loop that should be warm stages nothing")
-disable_jit = Option("disable_jit", False, help="everything runs op by op, loops and branches in Python")
+no_tracing = Option("no_tracing", False, help="raise if a user function is traced for new argument types: to check "
+                    "that a loop uses only compiled programs")
+disable_jit = Option("disable_jit", False, help="run each primitive by itself, loops and branches in Python")
 numpy_dtype_promotion = Option("numpy_dtype_promotion", "standard", choices=("standard", "strict"), keyed=True,
-                               help="'strict' refuses implicit promotion between dtypes")
+                               help="'strict' raises instead of promoting dtypes implicitly")
 numpy_rank_promotion = Option("numpy_rank_promotion", "allow", choices=("allow", "warn", "raise"), keyed=True,
                               help="what to do when broadcasting adds axes")
 debug_key_reuse = Option("debug_key_reuse", False, keyed=True,
-                         help="raise where a typed random key is drawn from or split a second time")
+                         help="raise if a typed random key is used for a draw or a split a second time")
 default_prng_impl = Option("default_prng_impl", "threefry2x32", choices=("threefry2x32", "rbg", "unsafe_rbg"), keyed=True,
-                           help="the generator that new random keys are for, and keys that are plain words")
-enable_custom_prng = Option("enable_custom_prng", False, keyed=True, help="`PRNGKey` makes typed keys, as `key` does")
+                           help="the generator of new random keys, and of keys that are uint32 arrays")
+enable_custom_prng = Option("enable_custom_prng", False, keyed=True, help="`PRNGKey` returns typed keys, as `key` does")
 legacy_prng_key = Option("legacy_prng_key", "allow", choices=("allow", "warn", "error"), keyed=True,
-                         help="what to do where a key that is used is an array of uint32 words, and not a typed one")
+                         help="what to do if a key is a uint32 array instead of a typed key")
 high_dynamic_range_gumbel = Option("high_dynamic_range_gumbel", False, keyed=True,
-                                   help="draws of Gumbel numbers that say no `mode` take twice the bits where they matter")
-random_seed_offset = Option("random_seed_offset", 0, keyed=True, help="added to the seed of each key that is made of one")
+                                   help="Gumbel draws without `mode` use twice as many bits where precision needs them")
+random_seed_offset = Option("random_seed_offset", 0, keyed=True, help="added to the seed of each new key")
 default_matmul_precision = Option("default_matmul_precision", None, keyed=True,
-                                  help="precision of products that do not ask for one: 'default', 'high', 'highest', "
-                                       "'bfloat16', 'tensorfloat32', 'float32'")
+                                  help="precision of matrix products without an explicit one: 'default', 'high', "
+                                       "'highest', 'bfloat16', 'tensorfloat32', 'float32'")
 threefry_partitionable = Option("threefry_partitionable", False, keyed=True,
                                 help="random bits from each element's own counter, as newer jax-style systems draw them")
-replicated_counts_once = Option("replicated_counts_once", False, keyed=True, check=_set_of_axes,
-                                help="derivatives inside of maps take a value that is the same on all members for one value: "
-                                     "over all axes, none, or those of a frozenset of names")
-debug_nans = Option("debug_nans", False, keyed=True, help="raise where a NaN first appears")
-debug_bounds = Option("debug_bounds", False, keyed=True, help="raise where an index leaves its axis")
-debug_infs = Option("debug_infs", False, keyed=True, help="raise where an infinity first appears")
+replicated_counts_once = Option("replicated_counts_once", False, keyed=True, check=_check_axis_set,
+                                help="derivatives inside maps treat a replicated value as one value: over all axes, "
+                                     "none, or those of a frozenset of axis names")
+debug_nans = Option("debug_nans", False, keyed=True, help="raise when a NaN first appears")
+debug_bounds = Option("debug_bounds", False, keyed=True, help="raise if an index is out of bounds")
+debug_infs = Option("debug_infs", False, keyed=True, help="raise when an infinity first appears")
 traceback_filtering = Option("traceback_filtering", True, choices=(True, False, "off", "auto", "remove_frames",
                                                                    "quiet_remove_frames", "tracebackhide"),
                              help="hide lamina's own frames in tracebacks: remove them, or only mark them "
                                   "('tracebackhide') for tools that hide such frames; False or 'off' shows them")
 check_tracer_leaks = Option("check_tracer_leaks", False, keyed=True,
-                            help="raise when a traced value outlives its trace")
-enable_checks = Option("enable_checks", False, help="check each program when it is staged, as `lamina_ir.check` does: slow")
+                            help="raise if a tracer outlives its trace")
+enable_checks = Option("enable_checks", False, help="verify each staged program with `lamina_ir.check`: slow")
 log_compiles = Option("log_compiles", False, help="log each staging and compilation, with times, as a warning")
 explain_cache_misses = Option("explain_cache_misses", False,
                               help="log why a jitted function is staged or compiled again")
-evaluate_max_bytes = Option("evaluate_max_bytes", 2**32, check=lambda value: _whole("evaluate_max_bytes", value),
-                            help="most bytes that the values of a program may take at once in the NumPy evaluator; 0: no limit")
+evaluate_max_bytes = Option("evaluate_max_bytes", 2**32,
+                            check=lambda value: _check_not_negative("evaluate_max_bytes", value),
+                            help="maximal memory in bytes of a program's values in the NumPy evaluator; 0: no limit")
 
 
-_load_flags = partial(import_module, "lamina_ir.flags")  # most programs set none of them
+_load_flags = partial(import_module, "lamina_ir.flags")  # on demand: most programs use none of them
 
 
 def _unknown(call: str, name: str) -> AttributeError:
@@ -95,7 +101,7 @@ def _unknown(call: str, name: str) -> AttributeError:
 
 
 def _find(name: str) -> Option | None:
-    """The setting of this name, with or without the prefix `jax_`."""
+    """Return the setting with this name, with or without the prefix `jax_`; None if absent."""
     short = name.removeprefix("jax_")
     found = options.get(short)
     if found is None and not name.startswith("_"):
@@ -104,7 +110,7 @@ def _find(name: str) -> Option | None:
     return found
 
 
-def _named(call: str, name: str) -> Option:
+def _find_or_raise(call: str, name: str) -> Option:
     option = _find(name) if isinstance(name, str) else None
     if option is None:
         raise _unknown(f"config.{call}:", str(name))
@@ -112,44 +118,46 @@ def _named(call: str, name: str) -> Option:
 
 
 def update(name: str, value: Any) -> None:
-    """Change a setting by name, as `config.update("enable_x64", True)`; a `jax_` prefix is accepted."""
-    _named("update", name).set(value)
+    """Change a setting by name: `config.update("enable_x64", True)`; a `jax_` prefix is accepted."""
+    _find_or_raise("update", name).set(value)
 
 
 def read(name: str) -> Any:
-    """A setting's value in this thread by name; a `jax_` prefix is accepted.
+    """Return the value of a setting in this thread, by name; a `jax_` prefix is accepted.
 
     >>> read("jax_numpy_rank_promotion")
     'allow'
     """
-    return _named("read", name).value
+    return _find_or_raise("read", name).value
 
 
 def parse_flags_with_absl() -> None:
-    """Set what the command line says: each `--jax_<name>=<value>` among the program's arguments, or `--jax_<name>` and
-    `--nojax_<name>` for switches. The arguments stay as they are."""
-    for word in sys.argv[1:]:
-        if word == "--":
+    """Set settings from the command line: `--jax_<name>=<value>`, or `--jax_<name>` and `--nojax_<name>` for booleans.
+
+    `sys.argv` is not changed.
+    """
+    for argument in sys.argv[1:]:
+        if argument == "--":
             break
-        flag, _, text = word.lstrip("-").partition("=")
+        flag, _, text = argument.lstrip("-").partition("=")
         name = flag.removeprefix("no") if flag.startswith("nojax_") else flag
-        if not word.startswith("-") or not name.startswith("jax_"):
+        if not argument.startswith("-") or not name.startswith("jax_"):
             continue
-        option = _named("parse_flags_with_absl", name)
-        option.set(option.parsed(text or ("0" if name != flag else "1"), f"the argument {word!r}"))
+        option = _find_or_raise("parse_flags_with_absl", name)
+        option.set(option.parsed(text or ("0" if name != flag else "1"), f"the argument {argument!r}"))
 
 
 def _values() -> Mapping[str, Any]:
-    """Every setting's value in this thread, under the names that `update` takes."""
+    """Return the values of all settings in this thread, by the names that `update` accepts."""
     _load_flags()
     return {("" if option.env else "jax_") + name: option.value for name, option in sorted(options.items())}
 
 
 def __getattr__(name: str) -> Any:
-    """`config.jax_enable_x64` is the value of `enable_x64`; settings of other rooms are found by their names."""
-    if name.startswith("__"):  # Python asks for `__path__` at every `from .config import ...`
+    """`config.jax_enable_x64` is the value of `enable_x64`; `config.<name>` finds the settings of other packages."""
+    if name.startswith("__"):  # Python looks up `__path__` at every `from .config import ...`
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "config":  # `from lamina.config import config`, as older programs say it
+    if name == "config":  # older programs use `from lamina.config import config`
         return sys.modules[__name__]
     if name == "x64_enabled":
         return enable_x64.value
@@ -180,4 +188,4 @@ class _Module(ModuleType):
 sys.modules[__name__].__class__ = _Module
 
 if any(name.startswith(("JAX_", "JAX2TF_", "EXPERIMENTAL_XMAP_")) for name in os.environ):
-    _load_flags()  # which say what of it has no effect
+    _load_flags()  # it warns of variables that have no effect

@@ -1,7 +1,8 @@
-"""How many floating point operations an equation or a program takes, and how many bytes it reads and writes.
+"""Estimate the floating point operations and memory traffic of an equation or a program.
 
-Counted from types alone, as the ops say in `cost_rows`: nothing is run, fused or kept in a cache. Loops count as often as they
-turn, maps once for each member, of branches the most costly. What nobody can count is not guessed: it stands in `holes`.
+Costs follow from types alone, by the rules in `cost.rules`: nothing is executed, and fusion and hardware caches are
+ignored. A loop counts once per iteration, a map once per member, and of several branches only the most expensive
+counts. Unknown costs are not guessed but listed in `Cost.uncounted`.
 """
 from __future__ import annotations
 
@@ -19,20 +20,20 @@ from .wiring import Wired
 
 __all__ = ["cost_by_op", "eqn_cost", "program_cost"]
 
-Turns = int | Callable[[Eqn], int | None] | None
+IterationCount = int | Callable[[Eqn], int | None] | None
 
 
 # --- equations and programs ---------------------------------------------------------------------------------------
-def _leaf(e: Eqn, turns: Turns) -> Cost:
-    """The cost of an equation as its row says it."""
+def _cost_by_rule(e: Eqn, turns: IterationCount) -> Cost:
+    """Return the cost of an equation according to its rule."""
     op, ins, outs = e.primitive, [a.aval for a in e.invars], [v.aval for v in e.outvars]
     read = [a.aval for a in dict.fromkeys([a for a in e.invars if not isinstance(a, Literal)])]
     rule = cost_rules.get(op)
     if isinstance(rule, str):
-        return _total(_of_program(e.params[rule], turns))
+        return _total(_cost_of_program(e.params[rule], turns))
     if isinstance(rule, tuple):
         param, times = rule
-        return moved(read, outs) + _total(_of_program(e.params[param], turns)).work() * times(ins, outs, **e.params)
+        return moved(read, outs) + _total(_cost_of_program(e.params[param], turns)).work() * times(ins, outs, **e.params)
     if rule is not None:
         found = rule(ins, outs, **e.params)
         if isinstance(found, Cost):
@@ -41,9 +42,11 @@ def _leaf(e: Eqn, turns: Turns) -> Cost:
     reason = cost_rules.holes.get(op)
     if reason is None and op.elementwise:
         return moved(read, outs) + Cost(sum([a.size for a in outs if is_inexact(a.dtype)]))
-    return moved(read, outs) + Cost(holes=frozenset([(op.name, reason or "it has no row in cost_rules")]))
-def _turns_of(e: Eqn, turns: Turns) -> tuple[int, frozenset[tuple[str, str]]]:
-    """How often a loop turns, and the hole if nobody knows."""
+    return moved(read, outs) + Cost(uncounted=frozenset([(op.name, reason or "it has no rule in cost_rules")]))
+
+
+def _count_iterations(e: Eqn, turns: IterationCount) -> tuple[int, frozenset[tuple[str, str]]]:
+    """Return the iteration count of a loop, and the entry for `Cost.uncounted` if it is unknown."""
     flow = e.primitive.flow
     if flow.length:  # type: ignore[union-attr]
         return e.params[flow.length], frozenset()  # type: ignore[union-attr]
@@ -51,7 +54,8 @@ def _turns_of(e: Eqn, turns: Turns) -> tuple[int, frozenset[tuple[str, str]]]:
     if found is None and flow.bound:  # type: ignore[union-attr]
         found = e.params[flow.bound]  # type: ignore[union-attr]
     if found is None:
-        return 1, frozenset([(e.primitive.name, "nobody knows how often it turns, so one turn is counted; say it: turns=")])
+        return 1, frozenset([(e.primitive.name, "its number of iterations is unknown, so one is counted; pass it to the cost "
+                              "function")])
     return found, frozenset()
 
 
@@ -64,71 +68,74 @@ def _weight(costs: dict[str, Cost]) -> tuple[int, int]:
     return total.flops + total.transcendentals, total.bytes
 
 
-def _added(costs: dict[str, Cost], more: dict[str, Cost], times: int = 1) -> None:
+def _accumulate(costs: dict[str, Cost], more: dict[str, Cost], times: int = 1) -> None:
     for op, cost in more.items():
         costs[op] = costs.get(op, Cost()) + cost * times
 
 
-def _by_op(e: Eqn, turns: Turns) -> dict[str, Cost]:
+def _cost_of_eqn(e: Eqn, turns: IterationCount) -> dict[str, Cost]:
     p = e.primitive
     if p.flow is None or not p.flow.operands:
-        return {p.name: _leaf(e, turns)}
+        return {p.name: _cost_by_rule(e, turns)}
     w = Wired.of(e)
     found: dict[str, Cost] = {}
-    bodies = [_of_program(b.program, turns) for b in w.bodies]
+    bodies = [_cost_of_program(b.program, turns) for b in w.bodies]
     if w.chooser is not None:
-        _added(found, max(bodies, key=_weight))
-        unknown = frozenset([h for body in bodies for cost in body.values() for h in cost.holes])
-        _added(found, {p.name: Cost(holes=unknown)})
+        _accumulate(found, max(bodies, key=_weight))
+        unknown = frozenset([h for body in bodies for cost in body.values() for h in cost.uncounted])
+        _accumulate(found, {p.name: Cost(uncounted=unknown)})
         return found
-    times, hole = _turns_of(e, turns) if w.flow.loops else (prod([size for _, size in w.flow.axes(e.params)]), frozenset())
-    _added(found, bodies[0], times)
-    if w.flow.test:
-        _added(found, _of_program(w.wires[0].program, turns), times + 1)
-    _added(found, {p.name: Cost(holes=hole)})
+    if w.flow.loops:
+        times, unknown = _count_iterations(e, turns)
+    else:
+        times, unknown = prod([size for _, size in w.flow.axes(e.params)]), frozenset()
+    _accumulate(found, bodies[0], times)
+    if w.flow.test:  # the test also runs once more, when it ends the loop
+        _accumulate(found, _cost_of_program(w.wires[0].program, turns), times + 1)
+    _accumulate(found, {p.name: Cost(uncounted=unknown)})
     return found
 
 
-def _of_program(program: ClosedJaxpr, turns: Turns) -> dict[str, Cost]:
+def _cost_of_program(program: ClosedJaxpr, turns: IterationCount) -> dict[str, Cost]:
     def count() -> dict[str, Cost]:
         found: dict[str, Cost] = {}
         for e in program.jaxpr.eqns:
-            _added(found, _by_op(e, turns))
+            _accumulate(found, _cost_of_eqn(e, turns))
         return found
 
     return program.memo(("cost", cost_rules.version, turns), count)
 
 
-def _asked(call: str, turns: Any) -> None:
+def _check_iterations(call: str, turns: Any) -> None:
     if not (turns is None or callable(turns) or isinstance(turns, int) and not isinstance(turns, bool) and turns >= 0):
         raise TypeError(f"{call}: turns must be a number of at least 0, or a function of an equation that gives one; got "
                         f"{excerpt(turns)}")
 
 
-def eqn_cost(eqn: Eqn, *, turns: Turns = None) -> Cost:
-    """What one equation takes, with the programs in it.
+def eqn_cost(eqn: Eqn, *, turns: IterationCount = None) -> Cost:
+    """Return the cost of one equation, including its nested programs.
 
     Args:
       eqn: the equation.
-      turns: how often loops turn of which the program does not say it: a number, or a function of the loop's equation that
-        gives one. Left out, they turn as often as they may at most, or, if they have no bound, once, and are a hole.
+      turns: the number of iterations of loops whose length the program does not fix: a number, or a function of the
+        loop's equation that returns one. Default: the loop's bound; without a bound one iteration, listed as uncounted.
 
     >>> from lamina_ir import parse
     >>> eqn_cost(parse("{ lambda ; a:f32[3]. let b:f32[3] = mul a 2.0:f32[] in (b,) }").eqns[0])
-    Cost(flops=3, transcendentals=0, bytes_read=12, bytes_written=12, holes=frozenset())
+    Cost(flops=3, transcendentals=0, bytes_read=12, bytes_written=12, uncounted=frozenset())
     """
     if not isinstance(eqn, Eqn):
         raise TypeError(f"eqn_cost: expected an Eqn; got {excerpt(eqn)}")
-    _asked("eqn_cost", turns)
-    return _total(_by_op(eqn, turns))
+    _check_iterations("eqn_cost", turns)
+    return _total(_cost_of_eqn(eqn, turns))
 
 
-def program_cost(program: Jaxpr | ClosedJaxpr, *, turns: Turns = None) -> Cost:
-    """What a whole program takes: the sum over its equations, in loops as often as they turn.
+def program_cost(program: Jaxpr | ClosedJaxpr, *, turns: IterationCount = None) -> Cost:
+    """Return the cost of a whole program: the sum over its equations, times the iterations of the loops they are in.
 
     Args:
       program: the program.
-      turns: how often loops turn of which the program does not say it, as for `eqn_cost`.
+      turns: the number of iterations of loops whose length the program does not fix, as for `eqn_cost`.
 
     >>> from lamina_ir import build
     >>> loop = build(lambda b, x: b.scan(lambda b, c: b.op("sin", c), [x], length=10)[0], "f32[100]")
@@ -138,14 +145,15 @@ def program_cost(program: Jaxpr | ClosedJaxpr, *, turns: Turns = None) -> Cost:
     return _total(cost_by_op(program, turns=turns))
 
 
-def cost_by_op(program: Jaxpr | ClosedJaxpr, *, turns: Turns = None) -> dict[str, Cost]:
-    """What a whole program takes, by the name of the op.
+def cost_by_op(program: Jaxpr | ClosedJaxpr, *, turns: IterationCount = None) -> dict[str, Cost]:
+    """Return the cost of a whole program by primitive.
 
     Args:
       program: the program.
-      turns: how often loops turn of which the program does not say it, as for `eqn_cost`.
+      turns: the number of iterations of loops whose length the program does not fix, as for `eqn_cost`.
     Returns:
-      Op -> cost of all its equations. Ops that hold programs stand there for what is theirs alone, such as holes.
+      Name of the primitive -> cost of all its equations. A primitive that holds programs appears with its own part
+      alone, such as uncounted costs; the equations inside count under their own primitives.
 
     >>> from lamina_ir import parse
     >>> program = parse("{ lambda ; a:f32[8]. let b:f32[8] = sin a c:f32[8] = sin b d:f32[8] = mul c b in (d,) }")
@@ -156,5 +164,5 @@ def cost_by_op(program: Jaxpr | ClosedJaxpr, *, turns: Turns = None) -> dict[str
         program = ClosedJaxpr(program, [None] * len(program.constvars))
     if not isinstance(program, ClosedJaxpr):
         raise TypeError(f"program_cost: expected a Jaxpr or a ClosedJaxpr; got {excerpt(program)}")
-    _asked("program_cost", turns)
-    return dict(_of_program(program, turns))
+    _check_iterations("program_cost", turns)
+    return dict(_cost_of_program(program, turns))

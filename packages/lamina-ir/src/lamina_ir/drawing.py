@@ -1,4 +1,7 @@
-"""`jaxpr_dot`: a program as Graphviz text, one box for each equation, arrows along values; `dot -Tsvg` draws it."""
+"""`jaxpr_dot`: convert a program to Graphviz text, with one box per equation and arrows along values.
+
+`dot -Tsvg` draws it.
+"""
 from __future__ import annotations
 
 import os
@@ -15,47 +18,47 @@ from .spelled import closed_program
 
 __all__ = ["jaxpr_dot"]
 
-_WIDTH = 48  # letters of a param that are shown
+_WIDTH = 48  # longest param text shown, in characters
 
 
 def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
-def _short(number: int) -> str:
-    """`1.5M`: a count as it fits into a box."""
+def _format_count(number: int) -> str:
+    """Format a count compactly, such as `1.5M`."""
     for size, letter in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
         if number >= size:
             return f"{number / size:.3g}{letter}"
     return str(number)
 
 
-class _Drawing:
+class _DotWriter:
     def __init__(self, program: ClosedJaxpr, costs: bool) -> None:
         self.costs = costs
         self.names = Namer(program)
         self.lines: list[str] = []
-        self.numbers: dict[int, int] = {}  # programs that are drawn, by id
+        self.numbers: dict[int, int] = {}  # id of a drawn program -> its number
 
     def node(self, indent: str, name: str, label: str, **more: str) -> None:
         rest = "".join([f", {k}={v}" for k, v in more.items()])
         self.lines.append(f"{indent}{name} [label={_quoted(label)}{rest}];")
 
     def program(self, closed: ClosedJaxpr, indent: str) -> int:
-        """Draw a program, those that are first met in it inside of it; its number."""
+        """Draw a program, with programs that occur here for the first time nested in it. Return its number."""
         n = self.numbers[id(closed)] = len(self.numbers)
         names, jaxpr = self.names.of(closed), closed.jaxpr
-        where: dict[Any, str] = {}  # variable -> node
+        where: dict[Any, str] = {}  # variable -> name of its node
         for kind, style, vs in (("c", '"dashed"', jaxpr.constvars), ("i", '"solid"', jaxpr.invars)):
             for k, v in enumerate(vs):
                 where[v] = f"p{n}{kind}{k}"
                 self.node(indent, where[v], f"{names[v]}:{v.aval.short()}", shape="ellipse", style=style)
         for k, e in enumerate(jaxpr.eqns):
             here = f"p{n}e{k}"
-            self.node(indent, here, "\n".join(self.words(e)))
+            self.node(indent, here, "\n".join(self.label_lines(e)))
             self.arrows(indent, e.invars, here, where, names)
             where.update([(v, here) for v in e.outvars if not isinstance(v, DropVar)])
-            for param, sub in _held(e):
+            for param, sub in _nested_programs(e):
                 self.nested(indent, here, param, sub)
         for k, a in enumerate(jaxpr.outvars):
             label = f"{literal_text(a)}:{a.aval.short()}" if isinstance(a, Literal) else f"{names[a]}:{a.aval.short()}"
@@ -69,13 +72,13 @@ class _Drawing:
             number = len(self.numbers)
             self.lines.append(f"{indent}subgraph cluster_{number} {{")
             self.lines.append(f'{indent}  label={_quoted(param)}; style="rounded"; color="gray";')
-            self.lines.append(f'{indent}  p{number}t [shape=point, style="invis"];')  # what an arrow can point to
+            self.lines.append(f'{indent}  p{number}t [shape=point, style="invis"];')  # arrows need a node
             self.program(sub, indent + "  ")
             self.lines.append(f"{indent}}}")
         self.lines.append(f'{indent}{here} -> p{number}t [style="dashed", color="gray", lhead="cluster_{number}"];')
 
-    def words(self, e: Eqn) -> Iterator[str]:
-        """The lines in an equation's box: the op with its literals, its params, what it takes, its line."""
+    def label_lines(self, e: Eqn) -> Iterator[str]:
+        """Yield the lines of an equation's box: primitive with literals, params, cost, source line."""
         operands = [literal_text(a) if isinstance(a, Literal) else "·" for a in e.invars]
         yield f"{e.primitive.name}({', '.join(operands)})" if any(o != "·" for o in operands) else e.primitive.name
         for name, value in e.params.items():
@@ -85,7 +88,8 @@ class _Drawing:
             yield f"{name}={text if len(text) <= _WIDTH else text[:_WIDTH - 3] + '...'}"
         if self.costs:
             cost = eqn_cost(e)
-            yield f"{_short(cost.flops + cost.transcendentals)} flops, {_short(cost.bytes)}B" + " or more" * bool(cost.holes)
+            text = f"{_format_count(cost.flops + cost.transcendentals)} flops, {_format_count(cost.bytes)}B"
+            yield text + " or more" * bool(cost.uncounted)
         if e.source is not None:
             yield f"{os.path.basename(e.source.file)}:{e.source.line}"
 
@@ -97,8 +101,8 @@ class _Drawing:
                 self.lines.append(f"{indent}{where[a]} -> {to}{label};")
 
 
-def _held(e: Eqn) -> list[tuple[str, ClosedJaxpr]]:
-    """The programs of an equation, each with what it is called."""
+def _nested_programs(e: Eqn) -> list[tuple[str, ClosedJaxpr]]:
+    """List the programs of an equation, each with a label."""
     found = []
     for param in e.primitive.subprograms:
         value = e.params[param]
@@ -111,20 +115,20 @@ def _held(e: Eqn) -> list[tuple[str, ClosedJaxpr]]:
 
 @roomy()
 def jaxpr_dot(program: Jaxpr | ClosedJaxpr, *, costs: bool = False, name: str = "program") -> str:
-    """A program as a graph in the language of Graphviz.
+    """Convert a program to a graph in the Graphviz language.
 
-    Inputs and results are ellipses, constants dashed ones, equations boxes with their params and lines; arrows carry the names
-    and types of the printed program. Nested programs are drawn in frames, each once, with a dashed arrow from each equation
-    that holds it.
+    Inputs and results are ellipses, constants are dashed ellipses, equations are boxes with their params and source
+    lines. Arrows carry the names and types of the printed program. Each nested program is drawn once, in a frame, with
+    a dashed arrow from each equation that holds it.
 
     Args:
       program: the program; a `Jaxpr` must have no constants.
-      costs: whether boxes say what equations take, see `eqn_cost`.
+      costs: whether boxes show the cost of the equation, see `eqn_cost`.
       name: the name of the graph.
     Returns:
       Text for `dot`.
     Raises:
-      TypeError: it is no program.
+      TypeError: `program` is not a program.
 
     >>> from lamina_ir import parse
     >>> print(jaxpr_dot(parse("{ lambda ; a:f32[3]. let b:f32[3] = mul a 2.0:f32[] in (b,) }")))
@@ -141,10 +145,10 @@ def jaxpr_dot(program: Jaxpr | ClosedJaxpr, *, costs: bool = False, name: str = 
     if not isinstance(name, str):
         raise TypeError(f"jaxpr_dot: name must be a string; got {type(name).__name__}")
     try:
-        drawing = _Drawing(closed, costs)
+        drawing = _DotWriter(closed, costs)
         drawing.program(closed, "  ")
     except KeyError:
-        check(closed)  # says which variable is not bound
+        check(closed)  # its error names the variable that is not bound
         raise
     head = '  compound=true; node [shape=box, fontname="monospace", fontsize=10]; edge [fontname="monospace", fontsize=8];'
     return "\n".join([f"digraph {_quoted(name)} {{", head, *drawing.lines, "}"])

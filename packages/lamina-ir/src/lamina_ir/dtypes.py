@@ -1,7 +1,7 @@
-"""Element types: names, canonical widths, weak types and the promotion lattice.
+"""Dtypes: names, canonical widths, weak types and the promotion lattice.
 
-Python scalars are weak: `i*` (int), `f*` (float), `c*` (complex) sit in the lattice below the concrete types of their
-kind, so `float32_array * 2.0` stays float32. Source: the promotion table users of jax-style systems know.
+Python scalars have the weak types `i*` (int), `f*` (float) and `c*` (complex), which are below the concrete types of
+their kind in the lattice, so `float32_array * 2.0` is float32. Source: the promotion table of jax-style systems.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["BOOL", "KEY_TYPES", "as_dtype", "bfloat16", "canonical", "canonical_
 
 BOOL = np.dtype(bool)
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
-float0 = np.dtype([("float0", np.void, 0)])  # the trivial vector space: tangents of integers
+float0 = np.dtype([("float0", np.void, 0)])  # dtype of tangents of integers: the zero-dimensional vector space
 
 _EXTRA_FLOATS = {name: np.dtype(getattr(ml_dtypes, name)) for name in (
     "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
@@ -54,90 +54,99 @@ _NARROW = {np.dtype(a): np.dtype(b) for a, b in (("float64", "float32"), ("int64
 
 
 def is_bool(d: np.dtype) -> bool:
+    """Whether a dtype is bool."""
     return d == BOOL
 
 
 def is_float(d: np.dtype) -> bool:
+    """Whether a dtype is real floating point, small floats included."""
     return d in _FLOATS
 
 
 def is_complex(d: np.dtype) -> bool:
+    """Whether a dtype is complex."""
     return d in _COMPLEX
 
 
 def is_inexact(d: np.dtype) -> bool:
+    """Whether a dtype is floating point or complex."""
     return d in _INEXACT
 
 
 def is_integer(d: np.dtype) -> bool:
+    """Whether a dtype is a signed or unsigned integer; bool is not."""
     return d in _INTS
 
 
 def is_number(d: np.dtype) -> bool:
+    """Whether a dtype is integer, floating point or complex."""
     return d in _NUMBERS
 
 
 def short_name(d: np.dtype) -> str:
-    """`f32` for float32, as programs are printed."""
+    """Return the name in printed programs: `f32` for float32."""
     name = _SHORT.get(d)
     if name is None:
-        raise DTypeError(f"dtype {d} is not one lamina computes with")
+        raise DTypeError(f"dtype {d} is not supported")
     return name
 
 
 def long_name(d: np.dtype) -> str:
-    """`float32`, as errors show it; `key<fry>` of keys."""
+    """Return the name in error messages: `float32`, or `key<fry>` for keys."""
     return f"key<{tag_of(d)}>" if is_key(d) else "float0" if d.names else d.name
 
 
 def define_key_type(tag: str, words: int) -> np.dtype:
-    """The element type of the keys of a new generator: `key<tag>`, with a number behind the tag where it is another's.
+    """Make the key dtype of a new generator: `key<tag>`, with a number after the tag if it is in use.
 
     Args:
-      tag: how it is written; no space and none of `<>[],:.` and quotes.
-      words: how many uint32 words a key has, 1 or more.
+      tag: the printed name, without spaces, quotes and the characters `<>[],:.`.
+      size: the number of uint32 values in a key, at least 1.
     Returns:
       A dtype, one element of which is one key.
     Raises:
-      ValueError: `tag` or `words` is neither.
+      ValueError: `tag` or `size` is invalid.
 
     >>> long_name(define_key_type("mine", 3))
     'key<mine>'
     """
     if not isinstance(tag, str) or not tag or set(tag) & set("<>[],:.'\"") or any(c.isspace() for c in tag):
-        raise ValueError(f"define_key_type: tag must be a word without spaces and none of <>[],:.'\"; got {tag!r}")
+        raise ValueError(f"define_key_type: tag must be a string without spaces and none of <>[],:.'\"; got {tag!r}")
     if not isinstance(words, int) or words < 1:
-        raise ValueError(f"define_key_type: words must be 1 or more; got {words!r}")
-    made = made_key_type(tag, words)
-    name = _SHORT[made] = long_name(made)
-    _LONG[name] = made
-    return made
+        raise ValueError(f"define_key_type: size must be an int of at least 1; got {words!r}")
+    new = made_key_type(tag, words)
+    name = _SHORT[new] = long_name(new)
+    _LONG[name] = new
+    return new
 
 
 def stored_name(d: np.dtype) -> str:
-    """`short_name` in what is read by other processes, which may number generators of one tag otherwise."""
+    """Return `short_name` for use in files; DTypeError for a key dtype with a number after its tag.
+
+    Other processes may number generators with one tag differently.
+    """
     name = short_name(d)
     if is_key(d) and "." in name:
-        raise DTypeError(f"{name} keys cannot be stored: several generators have this tag in this process; give each a tag of "
-                         "its own, or store random.key_data(keys)")
+        raise DTypeError(f"{name} keys cannot be stored: several generators have this tag in this process; use "
+                         "different tags, or store random.key_data(keys)")
     return name
 
 
 def from_short_name(name: str) -> np.dtype:
-    """The dtype printed as `name`; KeyError when there is none."""
+    """Return the dtype with this printed name; KeyError if absent."""
     return _LONG[name]
 
 
-_PYTHON = {bool: BOOL, int: np.dtype("int64"), float: np.dtype("float64"), complex: np.dtype("complex128")}
+_PYTHON_TYPES = {bool: BOOL, int: np.dtype("int64"), float: np.dtype("float64"), complex: np.dtype("complex128")}
 
 
 @lru_cache(maxsize=512)
-def _named(spec: Any) -> np.dtype:
+def _resolve(spec: Any) -> np.dtype:
     if isinstance(spec, str) and spec in _EXTRA_FLOATS:
         return _EXTRA_FLOATS[spec]
     if isinstance(spec, str) and spec in _EXTRA_INTS:
         return _EXTRA_INTS[spec]
-    d = _PYTHON.get(spec) if isinstance(spec, type) else None
+    d = _PYTHON_TYPES.get(spec) if isinstance(spec, type) else None
     if d is None:
         own = getattr(spec, "dtype", None)  # scalar-type objects such as lamina.numpy.float32
         d = own if isinstance(own, np.dtype) else np.dtype(spec)
@@ -149,21 +158,23 @@ def _named(spec: Any) -> np.dtype:
 
 
 def as_dtype(spec: Any) -> np.dtype:
-    """`numpy.dtype` of a dtype, type, name, scalar-type object or array, without narrowing. TypeError when it is none."""
+    """Return the `numpy.dtype` of a dtype, type, name, scalar-type object or array, without narrowing; else
+    DTypeError."""
     if type(spec) is np.dtype and spec in _SHORT:
         return spec
     try:
-        return _named(spec)
+        return _resolve(spec)
     except DTypeError:
         raise
     except TypeError as e:
-        if isinstance(own := getattr(spec, "dtype", None), np.dtype):  # an array, whose hash was asked for
-            return _named(own)
+        if isinstance(own := getattr(spec, "dtype", None), np.dtype):  # an array: not hashable, so the cache raised
+            return _resolve(own)
         raise DTypeError(f"expected a dtype; got {spec!r}") from e
 
 
 def canonical(spec: Any) -> np.dtype:
-    """The dtype lamina uses for `spec`: as given in 64-bit mode, else at most 32 bits wide (complex: 64)."""
+    """Return the dtype that lamina uses for `spec`: unchanged in 64-bit mode, else at most 32 bits wide (complex:
+    64)."""
     d = as_dtype(spec)
     if d in _NARROW and not config.enable_x64.value:
         return _NARROW[d]
@@ -171,11 +182,11 @@ def canonical(spec: Any) -> np.dtype:
 
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> np.dtype:
-    """The dtype lamina uses for `dtype`: as given in 64-bit mode, else at most 32 bits wide (complex: 64).
+    """Return the dtype that lamina uses for `dtype`: unchanged in 64-bit mode, else at most 32 bits wide (complex: 64).
 
     Args:
-      dtype: anything that names a dtype.
-      allow_extended_dtype: whether one that is not NumPy's may be given; that of an array of ours is found in any case.
+      dtype: a dtype, or anything that specifies one.
+      allow_extended_dtype: ignored: extended dtypes, such as those of keys, are always accepted.
 
     >>> canonicalize_dtype("float64")
     dtype('float32')
@@ -189,12 +200,14 @@ _F32, _F64, _I32, _I64, _U32, _C64, _C128 = map(np.dtype, ("float32", "float64",
 
 
 def canonical_float() -> np.dtype:
+    """Return the default float dtype."""
     return _F64 if config.enable_x64.value else _F32
 
 
 def inexact_for(dtype: np.dtype) -> np.dtype:
-    """The dtype of quotients and roots of numbers of `dtype`: itself for floats and complex numbers, else a float dtype, which
-    is float64 for 64-bit integers only.
+    """Return the dtype of quotients and roots of values of `dtype`.
+
+    It is `dtype` itself if inexact, float64 for 64-bit integers in 64-bit mode, and float32 otherwise.
 
     >>> inexact_for(np.dtype("int32"))
     dtype('float32')
@@ -203,15 +216,17 @@ def inexact_for(dtype: np.dtype) -> np.dtype:
 
 
 def canonical_int() -> np.dtype:
+    """Return the default integer dtype."""
     return _I64 if config.enable_x64.value else _I32
 
 
 def canonical_complex() -> np.dtype:
+    """Return the default complex dtype."""
     return _C128 if config.enable_x64.value else _C64
 
 
 def int_for(x: int) -> np.dtype:
-    """dtype of a Python int; OverflowError when it does not fit."""
+    """Return the dtype of a Python int; OverflowError if it does not fit."""
     d = canonical_int()
     if -(1 << (8 * d.itemsize - 1)) <= x < (1 << (8 * d.itemsize - 1)):
         return d
@@ -220,51 +235,51 @@ def int_for(x: int) -> np.dtype:
 
 
 def real_of(d: np.dtype) -> np.dtype:
-    """float32 for complex64, float64 for complex128, else `d`."""
+    """Return float32 for complex64, float64 for complex128, else `d`."""
     return _F32 if d == _C64 else _F64 if d == _C128 else d
 
 
 def complex_of(d: np.dtype) -> np.dtype:
-    """The complex dtype whose parts hold `d`."""
+    """Return the complex dtype whose real and imaginary parts can represent `d`."""
     return _C128 if d in (_F64, _C128) else _C64
 
 
 def tangent_dtype(d: np.dtype) -> np.dtype:
-    """dtype of derivatives of a value of dtype `d`: itself, or `float0` when `d` is not inexact."""
+    """Return the dtype of tangents of values of dtype `d`: `d`, or `float0` if `d` is not inexact."""
     return d if d in _INEXACT else float0
 
 
 # --- promotion --------------------------------------------------------------------------------------------------
-# Nodes are dtypes, or 'i*', 'f*', 'c*' for weak types; the join is the least upper bound along these edges.
+# Nodes are dtypes, or 'i*', 'f*', 'c*' for weak types. The promoted dtype is the least upper bound along these edges.
 _EDGES: dict[Any, list[Any]] = {BOOL: ["i*"], "i*": [], "f*": [], "c*": [_C64], _C64: [_C128], _C128: []}
 
 
-def _edge(a: Any, *bs: Any) -> None:
+def _add_edges(a: Any, *bs: Any) -> None:
     _EDGES.setdefault(a, []).extend(np.dtype(b) if b not in ("i*", "f*", "c*") else b for b in bs)
 
 
-_edge("i*", "uint8", "int8", *(d for d in _EXTRA_INTS.values()), "f*")
-_edge(np.dtype("uint8"), "int16", "uint16")
-_edge(np.dtype("uint16"), "int32", "uint32")
-_edge(np.dtype("uint32"), "int64", "uint64")
-_edge(np.dtype("uint64"), "f*")
-_edge(np.dtype("int8"), "int16")
-_edge(np.dtype("int16"), "int32")
-_edge(np.dtype("int32"), "int64")
-_edge(np.dtype("int64"), "f*")
+_add_edges("i*", "uint8", "int8", *(d for d in _EXTRA_INTS.values()), "f*")
+_add_edges(np.dtype("uint8"), "int16", "uint16")
+_add_edges(np.dtype("uint16"), "int32", "uint32")
+_add_edges(np.dtype("uint32"), "int64", "uint64")
+_add_edges(np.dtype("uint64"), "f*")
+_add_edges(np.dtype("int8"), "int16")
+_add_edges(np.dtype("int16"), "int32")
+_add_edges(np.dtype("int32"), "int64")
+_add_edges(np.dtype("int64"), "f*")
 for _small in _EXTRA_INTS.values():
-    _edge(_small)
-_edge("f*", *(d for d in _EXTRA_FLOATS.values()), "float16", "c*")
-_edge(bfloat16, "float32")
-_edge(np.dtype("float16"), "float32")
-_edge(np.dtype("float32"), "float64", "complex64")
-_edge(np.dtype("float64"), "complex128")
+    _add_edges(_small)
+_add_edges("f*", *(d for d in _EXTRA_FLOATS.values()), "float16", "c*")
+_add_edges(bfloat16, "float32")
+_add_edges(np.dtype("float16"), "float32")
+_add_edges(np.dtype("float32"), "float64", "complex64")
+_add_edges(np.dtype("float64"), "complex128")
 for _small in _EXTRA_FLOATS.values():
     if _small != bfloat16:
-        _edge(_small)
+        _add_edges(_small)
 
 
-def _above(node: Any) -> frozenset[Any]:
+def _upper_bounds(node: Any) -> frozenset[Any]:
     seen, todo = {node}, [node]
     while todo:
         for up in _EDGES[todo.pop()]:
@@ -274,14 +289,15 @@ def _above(node: Any) -> frozenset[Any]:
     return frozenset(seen)
 
 
-_UP = {node: _above(node) for node in _EDGES}
+_UP = {node: _upper_bounds(node) for node in _EDGES}
 
 
 @lru_cache(maxsize=1024)
 def _join(nodes: frozenset[Any]) -> Any:
-    if not nodes <= _UP.keys():  # float0, and keys, meet nothing but themselves
+    if not nodes <= _UP.keys():  # float0 and keys promote only with themselves
         names = ", ".join(sorted(n if isinstance(n, str) else long_name(n) for n in nodes))
-        raise DTypeError(f"no implicit promotion among dtypes {names}; of a key, random.key_data(key) gives the words")
+        raise DTypeError(f"no implicit promotion among dtypes {names}; random.key_data(key) returns the uint32 data of a "
+                         "key")
     common = frozenset.intersection(*(_UP[n] for n in nodes))
     for candidate in common:
         if common <= _UP[candidate]:
@@ -307,10 +323,10 @@ def _promote(pairs: tuple[tuple[np.dtype, bool], ...], x64: bool, strict: bool) 
         kinds = {"i*": 0, "f*": 1, "c*": 2}
         if len(strong) > 1 or any(_kind(d) < kinds[n] for d in strong for n in nodes if isinstance(n, str)):
             names = ", ".join(sorted(d.name + ("*" if w else "") for d, w in pairs))
-            raise DTypeError(f"strict dtype promotion refuses to mix {names}; convert with astype, or use "
-                             "config.numpy_dtype_promotion 'standard'")
+            raise DTypeError(f"strict dtype promotion refuses to mix {names}; convert with astype, or set "
+                             "config.numpy_dtype_promotion to 'standard'")
     top = _join(nodes)
-    if isinstance(top, str):  # only weak and bool, or integers meeting weak floats
+    if isinstance(top, str):  # only weak types and bool, or integers with weak floats
         f = _F64 if x64 else _F32
         d = {"i*": _I64 if x64 else _I32, "f*": f, "c*": complex_of(f)}[top]
         return d, True
@@ -326,7 +342,7 @@ def _widest(ds: list[np.dtype]) -> np.dtype:
 
 
 def promote(*pairs: tuple[np.dtype, bool]) -> tuple[np.dtype, bool]:
-    """The dtype and weakness that values of these (dtype, weak_type) pairs meet in.
+    """Return the promoted (dtype, weak_type) of values with these (dtype, weak_type) pairs.
 
     >>> promote((np.dtype("int32"), False), (np.dtype("float32"), True))
     (dtype('float32'), True)
@@ -335,19 +351,20 @@ def promote(*pairs: tuple[np.dtype, bool]) -> tuple[np.dtype, bool]:
 
 
 def finfo(dtype: Any) -> Any:
-    """Machine limits of a float or complex dtype, small floats included (`numpy.finfo`, `ml_dtypes.finfo`)."""
+    """Return the machine limits of a float or complex dtype, small floats included (`numpy.finfo`,
+    `ml_dtypes.finfo`)."""
     d = as_dtype(dtype)
     return ml_dtypes.finfo(d) if d in _EXTRA_FLOATS.values() else np.finfo(d)
 
 
 def iinfo(int_type: Any) -> Any:
-    """Machine limits of an integer dtype (`numpy.iinfo`, `ml_dtypes.iinfo`)."""
+    """Return the machine limits of an integer dtype (`numpy.iinfo`, `ml_dtypes.iinfo`)."""
     d = as_dtype(int_type)
     return ml_dtypes.iinfo(d) if d in _EXTRA_INTS.values() else np.iinfo(d)
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:
-    """`numpy.issubdtype` that knows the small floats and ints as what they are.
+    """Whether a dtype is below another, as `numpy.issubdtype`; small floats and ints count as floats and ints.
 
     >>> issubdtype("bfloat16", np.floating)
     True
@@ -360,7 +377,7 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
     else:
         b_type = arg2
     if isinstance(arg1, type) and issubclass(arg1, np.generic) and arg1 not in _SCALARS:
-        return issubclass(arg1, b_type)  # an abstract kind such as numpy.floating
+        return issubclass(arg1, b_type)  # an abstract type such as numpy.floating
     d = as_dtype(arg1)
     if d in _EXTRA_FLOATS.values():
         return b_type is d.type or issubclass(np.floating, b_type)

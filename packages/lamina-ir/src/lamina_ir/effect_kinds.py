@@ -1,4 +1,4 @@
-"""What an equation does beside its results, for those who read programs: the members of `eqn.effects`."""
+"""Types of effects: the members of `eqn.effects`."""
 from __future__ import annotations
 
 import contextlib
@@ -10,11 +10,11 @@ __all__ = ["DebugEffect", "Effect", "EqnContext", "IOEffect", "own_effects"]
 
 @dataclasses.dataclass(frozen=True)
 class Effect:
-    """A meaning beyond the results of an op.
+    """A side effect of a primitive.
 
     Args:
-      op: name of the op that has it.
-      ordered: whether it keeps its place among the other ordered effects of a program.
+      op: the name of the primitive.
+      ordered: whether it must keep its order relative to the other ordered effects of a program.
 
     >>> Effect("send", ordered=True)
     Effect(op='send', ordered=True)
@@ -26,7 +26,7 @@ class Effect:
 
 @dataclasses.dataclass(frozen=True)
 class DebugEffect(Effect):
-    """A report for the one who looks into a program: `debug.print`, `debug.callback`, a check. It may be repeated.
+    """A debugging output: `debug.print`, `debug.callback`, a check. It may be repeated.
 
     >>> DebugEffect()
     DebugEffect(op='debug_callback', ordered=False)
@@ -37,7 +37,7 @@ class DebugEffect(Effect):
 
 @dataclasses.dataclass(frozen=True)
 class IOEffect(Effect):
-    """A call of the host that happens exactly once: `io_callback`.
+    """A host callback that runs exactly once: `io_callback`.
 
     >>> IOEffect(ordered=True)
     IOEffect(op='io_callback', ordered=True)
@@ -50,17 +50,17 @@ _KINDS: dict[str, type[Effect]] = {"debug_callback": DebugEffect, "io_callback":
 
 
 def own_effects(op: str, params: dict[str, Any]) -> frozenset[Effect]:
-    """The effects of an op itself, without those of the programs it holds.
+    """Return the effects of a primitive itself, without those of its nested programs.
 
     Args:
-      op: its name.
-      params: those of the equation.
+      op: the name of the primitive.
+      params: the params of the equation.
     """
     return frozenset([_KINDS.get(op, Effect)(op, bool(params.get("ordered", False)))])
 
 
 class EqnContext:
-    """Settings that an equation runs under: none here, as what changes a program's meaning is part of the program.
+    """Settings of an equation. Always empty: everything that changes the results is part of the program.
 
     >>> with EqnContext().manager:
     ...     pass

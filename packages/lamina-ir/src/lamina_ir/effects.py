@@ -1,10 +1,16 @@
-"""Order of effects as data: a number is handed from each ordered callback to the next, through all nested programs.
+"""Make effects explicit as data: order tokens, iteration counters for callbacks, and masks for checks.
 
-A compiler may reorder calls that do not depend on each other. `thread_order` makes each ordered call an operand of the
-next, so that any backend keeps them in the order of the text with nothing but data dependence. It is the last step
-before lowering: no transformation sees threaded programs. So is `number_turns`, which tells callbacks in loops in which turn
-they are called. `guarded` is used where all examples of a batch run what only some of them asked for: checks there hold
-for the others.
+- `thread_effect_token`: a compiler may reorder calls that do not depend on each other. So a token, an int32 value, is
+  an operand and a result of each ordered callback, and the result of one call is the operand of the next. Data
+  dependence then keeps the program order on any backend.
+- `thread_iteration_counters`: callbacks in loops get the numbers of the current iterations as operands, for their
+  errors.
+- `mask_checks`: if a batched branch runs for all examples although only some of them took it, checks in it must not
+  fail for the others. So each check gets a mask.
+
+All three use the same algorithm. A new value is passed to each nested program that needs it: in a loop as a new carry,
+since an iteration must see the value of the one before; in a call, branch or map as a new constant operand. The first
+two run last, directly before lowering, so no transformation sees their programs.
 """
 from __future__ import annotations
 
@@ -34,20 +40,22 @@ _HOST = frozenset((prims.pure_callback_p, prims.io_callback_p, prims.debug_callb
 
 @takes(program=CLOSED)
 def calls_host(program: ClosedJaxpr) -> bool:
-    """Whether a callback of any kind is in a program or in one nested in it."""
+    """Return whether a program, or one nested in it, contains a callback of any kind."""
     return program.memo("calls host", lambda: any(e.primitive in _HOST or any(map(calls_host, subprograms(e)))
                                                   for e in program.jaxpr.eqns))
 
 
 @takes(program=CLOSED)
 def happens_once(program: ClosedJaxpr) -> str | None:
-    """Whether a program, or one nested in it, has an effect that must happen exactly once per run, so that it cannot be run
-    again, or for examples of a batch that have no part in it. A report for debugging may be repeated.
+    """Find an effect that must happen exactly once per run, in a program or in one nested in it.
+
+    A program with such an effect cannot be rematerialized, and cannot run for masked examples of a batch. Debugging
+    reports may be repeated.
 
     Args:
-      program: what to look at.
+      program: the program.
     Returns:
-      The name of an op with such an effect; None if there is none.
+      The name of a primitive with such an effect; None if there is none.
 
     >>> from lamina_ir import parse
     >>> happens_once(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")) is None
@@ -55,14 +63,14 @@ def happens_once(program: ClosedJaxpr) -> str | None:
     """
     def find() -> str | None:
         eqns = program.jaxpr.eqns
-        own = (e.primitive.name for e in eqns if e.primitive.effectful and not _reports(e))
+        own = (e.primitive.name for e in eqns if e.primitive.effectful and not _is_repeatable(e))
         inside = (happens_once(s) for e in eqns if e.primitive.subprograms for s in subprograms(e))
         return next((name for names in (own, inside) for name in names if name is not None), None)
 
     return program.memo("happens once", find) if program.jaxpr.effectful else None
 
 
-def _reports(e: Eqn) -> bool:
+def _is_repeatable(e: Eqn) -> bool:
     return e.primitive is prims.debug_callback_p or (e.primitive is prims.io_callback_p and e.params["callback"].repeats)
 
 
@@ -72,10 +80,10 @@ def _is_check(e: Eqn) -> bool:
 
 @takes(program=CLOSED)
 def has_checks(program: ClosedJaxpr) -> bool:
-    """Whether a check is in a program or in one nested in it.
+    """Return whether a program, or one nested in it, contains a check.
 
     Args:
-      program: what to look at.
+      program: the program.
 
     >>> from lamina_ir import parse
     >>> has_checks(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"))
@@ -89,10 +97,10 @@ def has_checks(program: ClosedJaxpr) -> bool:
 
 @takes(program=CLOSED)
 def only_checks(program: ClosedJaxpr) -> bool:
-    """Whether a program, and those nested in it, have no effects but checks, which may be repeated without harm.
+    """Return whether a program, and those nested in it, have no effects except checks, which may be repeated.
 
     Args:
-      program: what to look at.
+      program: the program.
 
     >>> from lamina_ir import parse
     >>> only_checks(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"))
@@ -107,11 +115,11 @@ def only_checks(program: ClosedJaxpr) -> bool:
 
 @takes(program=CLOSED)
 def has_ordered_effects(program: ClosedJaxpr) -> bool:
-    """Whether a program, or one nested in it, has effects whose order counts."""
-    return program.memo("ordered effects", lambda: program.jaxpr.effectful and any(map(_ordered, program.jaxpr.eqns)))
+    """Return whether a program, or one nested in it, has ordered effects."""
+    return program.memo("ordered effects", lambda: program.jaxpr.effectful and any(map(_is_ordered, program.jaxpr.eqns)))
 
 
-def _ordered(e: Eqn) -> bool:
+def _is_ordered(e: Eqn) -> bool:
     if e.primitive.family == "callbacks":
         return bool(e.params.get("ordered"))
     return eqn_effectful(e) and any(map(has_ordered_effects, subprograms(e)))
@@ -119,10 +127,11 @@ def _ordered(e: Eqn) -> bool:
 
 @takes(program=CLOSED)
 def thread_order(program: ClosedJaxpr) -> ClosedJaxpr:
-    """The program with one more int32 argument and result, last, that every ordered effect passes on.
+    """Thread an order token through all ordered effects: it becomes the last argument and the last result, an int32[].
 
     Raises:
-      MissingRuleError: an op holds a program with ordered effects, and its flow does not say how a value is handed through.
+      MissingRuleError: a primitive holds a program with ordered effects, and a value cannot be threaded through it by
+        its region signature.
     """
     return program.memo("threaded", lambda: _thread(program))
 
@@ -133,34 +142,40 @@ def _thread(program: ClosedJaxpr) -> ClosedJaxpr:
     token: Any = start
     eqns = []
     for e in jaxpr.eqns:
-        if _ordered(e):
+        if _is_ordered(e):
             after = Var(_TOKEN)
-            eqns.append(_widened(e, token, after))
+            eqns.append(_thread_eqn(e, token, after))
             token = after
         else:
             eqns.append(e)
     return ClosedJaxpr(Jaxpr(jaxpr.constvars, [*jaxpr.invars, start], eqns, [*jaxpr.outvars, token]), program.consts)
 
 
-def _widened(e: Eqn, token: Any, after: Var) -> Eqn:
-    """The equation with the token through it: through a loop with what it carries, else with what it holds. Calls with
-    rules are widened too, their rules not: those have been used by now, or stand in derived programs of their own."""
+def _thread_eqn(e: Eqn, token: Any, after: Var) -> Eqn:
+    """Thread the token through one equation: as a carry of a loop, else as a constant.
+
+    In calls with custom rules only the program is threaded. The rules are not: they have been applied by now, or are
+    part of derived programs that are threaded themselves.
+    """
     flow = e.primitive.flow
     if flow is None:
         return Eqn(e.primitive, [*e.invars, token], [*e.outvars, after], {**e.params, "threaded": True}, e.source)
     group = flow.group(CARRIED if flow.loops else HELD)
     if group is None or flow.binds:
-        why = ("each member of a map has its own order" if flow.binds else
-               f"its flow has no operands that are {'carried' if flow.loops else 'held'}")
-        raise MissingRuleError(f"ordered effects inside of `{e.primitive.name}` are not defined: {why}; use ordered=False "
+        why = ("the members of a map have no common order" if flow.binds else
+               f"its region signature has no {'carry' if flow.loops else 'constant'} operands")
+        raise MissingRuleError(f"ordered effects inside of `{e.primitive.name}` are not supported: {why}; use ordered=False "
                                "(see docs/nested-programs.md)")
-    return _handed(e, group, [token], [after], thread_order)
+    return _add_operands(e, group, [token], [after], thread_order)
 
 
-def _handed(e: Eqn, group: int, given: Sequence[Any], back: Sequence[Var], change: Callable[[ClosedJaxpr], ClosedJaxpr],
-            aval: ShapedArray = _INDEX) -> Eqn:
-    """The equation with further operands of this type, of this group (of a map: all members have them), and results. `change`
-    makes programs with as many more arguments, last, and results; a test has one result all the same."""
+def _add_operands(e: Eqn, group: int, given: Sequence[Any], back: Sequence[Var],
+                  change: Callable[[ClosedJaxpr], ClosedJaxpr], aval: ShapedArray = _INDEX) -> Eqn:
+    """Add operands `given`, all of type `aval` and of operand group `group`, and results `back` to an equation.
+
+    `change` maps each nested program to one with as many more arguments and results, in last position. The test of a
+    loop keeps its single result. The members of a map share the new operands.
+    """
     w = Wired.of(e)
     more = range(len(e.invars), len(e.invars) + len(given))
     programs = [(change(p.program), [*p.ins, *more], range(1 if p.decides else w.n_results + len(back))) for p in w.wires]
@@ -169,166 +184,170 @@ def _handed(e: Eqn, group: int, given: Sequence[Any], back: Sequence[Var], chang
     return written.eqn(e.primitive, [*e.invars, *given], [*e.outvars, *back], e.source)
 
 
-# --- turns --------------------------------------------------------------------------------------------------------
-Loops = tuple[tuple[str, Any], ...]  # op and line, of the outermost first
+# --- iteration counters -------------------------------------------------------------------------------------------
+Loops = tuple[tuple[str, Any], ...]  # primitive name and line of each loop, outermost first
 
 
 @takes(program=CLOSED)
 @roomy()
 def number_turns(program: ClosedJaxpr) -> ClosedJaxpr:
-    """The program with its loops counted for the callbacks in them, so that their errors say which turn they are of.
+    """Pass iteration counters to the callbacks in loops, so that their errors can name the iteration.
 
-    A callback in loops gets one int32 more for each, behind its operands (`HostFunction.loops`). Each loop with a callback in
-    it carries the number of its turn and those of the loops around it. Calls, branches and maps hand them on; where an op's
-    flow does not say how, the loops around it go unsaid.
+    A callback gets one int32 operand per enclosing loop, after its own operands (`HostFunction.loops`). Each loop that
+    contains a callback carries its own counter and those of the enclosing loops. Calls, branches and maps pass them on.
+    If the region signature of a primitive does not allow this, callbacks inside get no counters of the loops around it.
 
     Args:
       program: the program.
     Returns:
-      A program of the same arguments and results; the same one if no callback stands in a loop.
+      A program with the same arguments and results; `program` itself if no loop contains a callback.
     """
-    return _numbered(program, ())
+    return _with_counters(program, ())
 
 
-def _numbered(program: ClosedJaxpr, loops: Loops) -> ClosedJaxpr:
-    """The program with the turns of these loops as arguments, last."""
+def _with_counters(program: ClosedJaxpr, loops: Loops) -> ClosedJaxpr:
+    """Return the program with the counters of these loops as last arguments."""
     if not loops and not calls_host(program):
         return program
-    return program.memo(("numbered", loops), lambda: _number(program, loops))
+    return program.memo(("numbered", loops), lambda: _add_counters(program, loops))
 
 
-def _number(program: ClosedJaxpr, loops: Loops) -> ClosedJaxpr:
+def _add_counters(program: ClosedJaxpr, loops: Loops) -> ClosedJaxpr:
     jaxpr = program.jaxpr
-    turns = [Var(_INDEX) for _ in loops]
+    counters = [Var(_INDEX) for _ in loops]
     eqns: list[Eqn] = []
     for e in jaxpr.eqns:
         if e.primitive in _HOST:
-            eqns.append(_told(e, turns, loops) if loops else e)
+            eqns.append(_pass_counters(e, counters, loops) if loops else e)
         elif any(map(calls_host, subprograms(e))):
-            eqns += _entered(e, turns, loops)
+            eqns += _thread_counters(e, counters, loops)
         else:
             eqns.append(e)
     if not loops and all(e is old for e, old in zip(eqns, jaxpr.eqns)):
         return program
-    return with_signature(program, [*jaxpr.invars, *turns], jaxpr.outvars, eqns)
+    return with_signature(program, [*jaxpr.invars, *counters], jaxpr.outvars, eqns)
 
 
-def _told(e: Eqn, turns: list[Var], loops: Loops) -> Eqn:
+def _pass_counters(e: Eqn, counters: list[Var], loops: Loops) -> Eqn:
     p, n = e.params, len(e.invars) - bool(e.params.get("threaded"))
-    mapped = (*p["mapped"], *[(False,) * len(p["batch"])] * len(turns)) if p["batch"] else ()
-    return Eqn(e.primitive, [*e.invars[:n], *turns, *e.invars[n:]], e.outvars,
+    mapped = (*p["mapped"], *[(False,) * len(p["batch"])] * len(counters)) if p["batch"] else ()
+    return Eqn(e.primitive, [*e.invars[:n], *counters, *e.invars[n:]], e.outvars,
                {**p, "callback": p["callback"].inside(loops), "mapped": mapped}, e.source)
 
 
-def _entered(e: Eqn, turns: list[Var], loops: Loops) -> list[Eqn]:
-    """The equation, whose programs hold callbacks, with the turns handed to these: through a loop with what it carries, and
-    the number of its own turn with them, else with what it holds."""
+def _thread_counters(e: Eqn, counters: list[Var], loops: Loops) -> list[Eqn]:
+    """Pass the counters to the nested programs of an equation: as carries of a loop, with its own counter added, else
+    as constants."""
     flow = e.primitive.flow
     group = None if flow is None else flow.group(CARRIED if flow.loops else HELD)
-    if flow is None or group is None or not (turns or flow.loops):
+    if flow is None or group is None or not (counters or flow.loops):
         return [map_subprograms(e, number_turns)]
     if not flow.loops:
-        return [_handed(e, group, turns, [], lambda program: _numbered(program, loops))]
+        return [_add_operands(e, group, counters, [], lambda program: _with_counters(program, loops))]
     inner = (*loops, (e.primitive.name, e.source))
     backwards = bool(flow.reverse and e.params[flow.reverse])
     first = Literal(np.int32(e.params[flow.length] - 1 if backwards else 0), _INDEX)
-    back = [Var(_INDEX) for _ in (*turns, first)]
+    back = [Var(_INDEX) for _ in (*counters, first)]
 
-    def counted(program: ClosedJaxpr) -> ClosedJaxpr:
-        numbered = _numbered(program, inner)
-        decides = flow.test and program is e.params[flow.test]
-        return numbered if decides else counting(numbered, len(back), -1 if backwards else 1)
+    def add_and_count(program: ClosedJaxpr) -> ClosedJaxpr:
+        with_counters = _with_counters(program, inner)
+        is_test = flow.test and program is e.params[flow.test]
+        return with_counters if is_test else counting(with_counters, len(back), -1 if backwards else 1)
 
-    return [_handed(e, group, [*turns, first], back, counted)]
+    return [_add_operands(e, group, [*counters, first], back, add_and_count)]
 
 
-# --- checks -----------------------------------------------------------------------------------------------------------
+# --- masked checks ----------------------------------------------------------------------------------------------------
 @takes(program=CLOSED)
 @roomy()
 def guarded(program: ClosedJaxpr) -> ClosedJaxpr:
-    """The program with one more argument, a truth value, last: where that is false its checks hold, whatever they ask for.
+    """Add a mask, a bool[], as last argument: if it is false, the checks of the program pass, whatever their
+    conditions.
 
     Args:
-      program: whose checks, in the programs nested in it too, are meant.
+      program: the program; checks in nested programs are masked too.
     Raises:
-      MissingRuleError: one stands in an op whose flow does not say how a value is handed through, as in a call whose batch is
-        a function's, or in a solve.
+      MissingRuleError: a check is in a primitive through which a value cannot be threaded by its region signature, such
+        as a call with a batching rule in Python, or a linear solve.
 
     >>> from lamina_ir import parse
     >>> guarded(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"))
     { lambda ; a:f32[] b:bool[]. let c:f32[] = sin a in (c,) }
     """
-    return program.memo("guarded", lambda: _guard(program))
+    return program.memo("guarded", lambda: _mask_program(program))
 
 
-def _guard(program: ClosedJaxpr) -> ClosedJaxpr:
+def _mask_program(program: ClosedJaxpr) -> ClosedJaxpr:
     jaxpr, active = program.jaxpr, Var(_TRUTH)
     eqns: list[Eqn] = []
     for e in jaxpr.eqns:
         if _is_check(e):
             ok = e.invars[0]
-            off, held = Var(_TRUTH), Var(shaped(ok.aval.shape, _TRUTH.dtype))
+            off, condition = Var(_TRUTH), Var(shaped(ok.aval.shape, _TRUTH.dtype))
             eqns.append(Eqn(prims.not_p, [active], [off], {}))
             if ok.aval.shape:
-                off, one = Var(held.aval), off
+                off, one = Var(condition.aval), off
                 eqns.append(Eqn(prims.broadcast_in_dim_p, [one], [off], {"broadcast_dimensions": (), "shape": ok.aval.shape}))
-            eqns += [Eqn(prims.or_p, [ok, off], [held], {}), Eqn(e.primitive, [held, *e.invars[1:]], e.outvars, e.params,
+            eqns += [Eqn(prims.or_p, [ok, off], [condition], {}), Eqn(e.primitive, [condition, *e.invars[1:]], e.outvars, e.params,
                                                                  e.source)]
         elif any(map(has_checks, subprograms(e))):
-            eqns += _guarded_eqn(e, active)
+            eqns += _mask_eqn(e, active)
         else:
             eqns.append(e)
     return with_signature(program, [*jaxpr.invars, active], jaxpr.outvars, eqns)
 
 
-def _guarded_eqn(e: Eqn, active: Var) -> list[Eqn]:
+def _mask_eqn(e: Eqn, active: Var) -> list[Eqn]:
     if e.primitive in (prims.custom_jvp_call_p, prims.custom_vjp_call_p):
-        return [_guarded_call(e, active)]
+        return [_mask_custom_call(e, active)]
     flow = e.primitive.flow
     group = None if flow is None else flow.group(CARRIED if flow.loops else HELD)
     if flow is None or group is None or flow.rule or flow.beside or flow.whole:
-        raise MissingRuleError(f"checks inside of `{e.primitive.name}` are not defined in a branch or loop about which each "
-                               "example of a batch decides: it has rules of its own. Use lax.map instead of vmap")
+        raise MissingRuleError(f"checks inside of `{e.primitive.name}` are not supported in a branch or loop with a batched "
+                               "condition, because a mask cannot be passed through it. Use lax.map instead of vmap")
     if flow.loops:
-        def carries(program: ClosedJaxpr) -> ClosedJaxpr:
+        def mask_and_carry(program: ClosedJaxpr) -> ClosedJaxpr:
             made = guarded(program)
             if flow.test and program is e.params[flow.test]:
                 return made
             return with_signature(made, made.jaxpr.invars, [*made.jaxpr.outvars, made.jaxpr.invars[-1]])
 
-        return [_handed(e, group, [active], [Var(_TRUTH)], carries, _TRUTH)]
-    return [_handed(e, group, [active], [], guarded, _TRUTH)]
+        return [_add_operands(e, group, [active], [Var(_TRUTH)], mask_and_carry, _TRUTH)]
+    return [_add_operands(e, group, [active], [], guarded, _TRUTH)]
 
 
-def _guarded_call(e: Eqn, active: Var) -> Eqn:
-    """A call with rules for its derivative. The truth value is the first of the operands without one, in the rules' programs
-    too; the backward rule has it from the forward rule, as the last of what that keeps."""
+def _mask_custom_call(e: Eqn, active: Var) -> Eqn:
+    """Mask the checks in a call with derivative rules, and those in the programs of its rules.
+
+    The mask becomes the first of the `num_consts` operands, which have no derivative; so it is the first operand of the
+    rules' programs too. The backward rule gets the mask from the forward rule as its last residual.
+    """
     p = e.params
-    more = {"call_jaxpr": _led(p["call_jaxpr"]), "num_consts": p["num_consts"] + 1}
+    more = {"call_jaxpr": _mask_checks_mask_first(p["call_jaxpr"]), "num_consts": p["num_consts"] + 1}
     if e.primitive is prims.custom_jvp_call_p:
-        more["jvp"] = prims.Rule(p["jvp"].name, lambda: _led(p["jvp"].program()))
+        more["jvp"] = prims.Rule(p["jvp"].name, lambda: _mask_checks_mask_first(p["jvp"].program()))
     else:
         cotangents = sum([dtypes.is_inexact(a.dtype) for a in p["call_jaxpr"].out_avals])
 
         def forward() -> ClosedJaxpr:
-            made = _led(p["fwd"].program())
+            made = _mask_checks_mask_first(p["fwd"].program())
             return with_signature(made, made.jaxpr.invars, [*made.jaxpr.outvars, made.jaxpr.invars[0]])
 
         def backward() -> ClosedJaxpr:
             made = guarded(p["bwd"].program())
-            *ins, held = made.jaxpr.invars
+            *ins, mask = made.jaxpr.invars
             at = len(ins) - cotangents
-            return with_signature(made, [*ins[:at], held, *ins[at:]], made.jaxpr.outvars)
+            return with_signature(made, [*ins[:at], mask, *ins[at:]], made.jaxpr.outvars)
 
         more |= {"fwd": prims.Rule(p["fwd"].name, forward), "bwd": prims.Rule(p["bwd"].name, backward)}
     return Eqn(e.primitive, [active, *e.invars], e.outvars, {**p, **more}, e.source)
 
 
-def _led(program: ClosedJaxpr) -> ClosedJaxpr:
-    """`guarded`, with the truth value first."""
+def _mask_checks_mask_first(program: ClosedJaxpr) -> ClosedJaxpr:
+    """Like `mask_checks`, with the mask as first argument."""
     def make() -> ClosedJaxpr:
         made = guarded(program)
-        *ins, held = made.jaxpr.invars
-        return with_signature(made, [held, *ins], made.jaxpr.outvars)
+        *ins, mask = made.jaxpr.invars
+        return with_signature(made, [mask, *ins], made.jaxpr.outvars)
 
     return program.memo("guarded first", make)

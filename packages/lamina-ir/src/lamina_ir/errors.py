@@ -1,20 +1,20 @@
-"""The shared error classes. Each is also the built-in kind people expect to catch.
+"""The shared error classes. Each also inherits from the built-in exceptions that users expect to catch.
 
     LaminaError
       ShapeError (ValueError, TypeError)         shapes, axes or sizes do not fit
       DTypeError (TypeError, ValueError)         an element type is not accepted
-      MissingRuleError (NotImplementedError)  a table has no row, or a hole, for an op
+      MissingRuleError (NotImplementedError)  a rule table has no rule for a primitive
         UnboundedLoopError, CallbackRuleError (also ValueError)
       SimplifiedTraceback                  never raised
       ProgramError (ValueError)            an ill-formed program, text or saved file
-      UnboundAxisError (NameError, ValueError, TypeError)  an axis name nobody has bound
-      CallbackError (RuntimeError)         a host callback raised, or returned what it should not
+      UnboundAxisError (NameError, ValueError, TypeError)  an axis name that is not bound
+      CallbackError (RuntimeError)         a host callback raised, or returned wrong types
         CheckError                         a `debug.check` failed while the program ran
-          OutOfBoundsError (also IndexError)   an index left its axis, with `debug_bounds`
-      ExecutionError (RuntimeError)        a compiled program could not be built, or failed while it ran
+          OutOfBoundsError (also IndexError)   an index out of bounds, with `debug_bounds`
+      ExecutionError (RuntimeError)        a program could not be compiled, or failed while it ran
       KeyReuseError (TypeError)            a random key used twice, with `debug_key_reuse`
-      LeakedTracerError (RuntimeError, TypeError)  a traced value used after its trace ended
-      ConcretizationError (TypeError)      a traced value used where a known number is needed
+      LeakedTracerError (RuntimeError, TypeError)  a tracer used after its trace ended
+      ConcretizationError (TypeError)      a tracer used where a concrete value is needed
         TracerBoolError, TracerArrayError, TracerIntegerError
         TracerIndexError (also IndexError)
         StaticArgumentError (also ValueError)
@@ -28,31 +28,31 @@ __all__ = ["CallbackError", "CallbackRuleError", "CheckError", "ConcretizationEr
 
 
 class LaminaError(Exception):
-    """Root of the errors lamina raises on purpose."""
+    """Base class of all errors that lamina raises on purpose."""
 
 
 class ShapeError(LaminaError, ValueError, TypeError):
-    """Shapes, axes or sizes do not fit. Array libraries raise either kind for it, so it is both."""
+    """Incompatible shapes, axes or sizes. Array libraries raise ValueError or TypeError for these, so it is both."""
 
 
 class DTypeError(LaminaError, TypeError, ValueError):
-    """An element type is not accepted here. Array libraries raise either kind for it, so it is both."""
+    """An unsupported dtype. Array libraries raise TypeError or ValueError for these, so it is both."""
 
 
 class MissingRuleError(LaminaError, NotImplementedError):
-    """A transformation has no row for an op, or a hole with a written reason."""
+    """A transformation has no rule for a primitive; the message gives the declared reason, if any."""
 
 
 class UnboundedLoopError(MissingRuleError, ValueError):
-    """The reverse derivative of a loop whose number of iterations is not known."""
+    """Reverse-mode differentiation of a loop whose number of iterations is unknown."""
 
 
 class CallbackRuleError(MissingRuleError, ValueError):
-    """A transformation that a callback does not take: its derivative, or a batch of ordered ones."""
+    """A transformation that callbacks do not support: differentiation, or batching of ordered ones."""
 
 
 class SimplifiedTraceback(LaminaError):
-    """For programs that catch it: nothing raises it, as the frames of lamina are taken out of the traceback itself."""
+    """Never raised; it exists for programs that catch it. lamina removes its frames from the traceback itself."""
 
 
 class ProgramError(LaminaError, ValueError):
@@ -60,53 +60,56 @@ class ProgramError(LaminaError, ValueError):
 
 
 class UnboundAxisError(LaminaError, NameError, ValueError, TypeError):
-    """An axis name that no enclosing map has bound: a name of a scope, or a wrong argument where an axis was meant, so it is
-    each of them."""
+    """An axis name that no enclosing map binds.
+
+    It may be a scoping error (NameError) or a wrong argument (ValueError, TypeError), so it is all of them.
+    """
 
 
 class CallbackError(LaminaError, RuntimeError):
-    """A Python function called from a program raised, or returned values of other types than promised."""
+    """A Python function called from a program raised, or returned values of other types than declared."""
 
 
 class CheckError(CallbackError):
-    """What a `debug.check` asks for did not hold, in a program that ran."""
+    """A `debug.check` failed while the program ran."""
 
 
 class OutOfBoundsError(CheckError, IndexError):
-    """An index outside of its axis, while `debug_bounds` is on."""
+    """An index is out of bounds, with `debug_bounds`."""
 
 
 class ExecutionError(LaminaError, RuntimeError):
-    """A compiled program could not be built, or failed while it ran. The backend's own error is the cause."""
+    """A program could not be compiled, or failed while it ran. `__cause__` is the error of the backend."""
 
 
 class KeyReuseError(LaminaError, TypeError):
-    """With `debug_key_reuse`: a random key is drawn from or split a second time, which would give the same numbers again."""
+    """With `debug_key_reuse`: a random key is used for a draw or a split a second time, which repeats the same
+    numbers."""
 
 
 class LeakedTracerError(LaminaError, RuntimeError, TypeError):
-    """A traced value was used after the function that made it had returned: no value any more, so a TypeError too."""
+    """A tracer was used after the end of its trace. It is not a value any more, so this is a TypeError too."""
 
 
 class ConcretizationError(LaminaError, TypeError):
-    """A traced value was used where Python needs a known number."""
+    """A tracer was used where Python needs a concrete value."""
 
 
 class TracerBoolError(ConcretizationError):
-    """A traced value was used as a Python truth value."""
+    """A tracer was used as a Python bool."""
 
 
 class TracerArrayError(ConcretizationError):
-    """A traced value was converted to a NumPy array."""
+    """A tracer was converted to a NumPy array."""
 
 
 class TracerIntegerError(ConcretizationError):
-    """A traced value was converted to a Python integer, for example as an index."""
+    """A tracer was converted to a Python integer, for example as an index."""
 
 
 class TracerIndexError(ConcretizationError, IndexError):
-    """A traced value was used as an index whose result shape depends on its value."""
+    """A tracer was used as an index, and the shape of the result would depend on its value."""
 
 
 class StaticArgumentError(ConcretizationError, ValueError):
-    """A traced value was given where a call takes a static argument: a size, an axis, a flag."""
+    """A tracer was passed for a static argument: a size, an axis, a flag."""

@@ -1,7 +1,7 @@
-"""Programs on NumPy arrays: the living definition of what a program means.
+"""Evaluate programs on NumPy arrays. This evaluator is the reference semantics of all primitives.
 
-`evaluate` runs one program on one set of values. `evaluate_spmd` runs one program on many devices in lockstep, each
-value a list with one array per device, so that a collective sees all of them.
+`evaluate` runs one program on one set of values. `evaluate_spmd` runs one program on many devices in lockstep: each
+value is a list with one array per device, so that a collective sees the operands of all devices.
 """
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _watch = _Watch()
 @takes(see=FUNCTION)
 @contextmanager
 def watching(see: Callable[[Any, Any, Any], None]) -> Iterator[None]:
-    """A block in which `see` is told of each equation evaluated, those of nested programs included.
+    """Call a function after each equation evaluated inside a `with` block, including equations of nested programs.
 
     Args:
       see: `see(eqn, operands, results)`, called after the equation. Operands and results are lists with one array per
@@ -61,7 +61,7 @@ def watching(see: Callable[[Any, Any, Any], None]) -> Iterator[None]:
         _watch.see = old
 
 
-def _argument(x: Any, aval: ShapedArray, i: int) -> np.ndarray:
+def _convert_argument(x: Any, aval: ShapedArray, i: int) -> np.ndarray:
     a = host_value(x)
     if a.shape != aval.shape:
         raise ShapeError(f"evaluate: argument {i} must be {aval.long()}; got {dtypes.long_name(a.dtype)}{list(a.shape)}")
@@ -73,16 +73,16 @@ def _argument(x: Any, aval: ShapedArray, i: int) -> np.ndarray:
 
 
 def settled(value: Any, aval: ShapedArray, prim: Primitive) -> np.ndarray:
-    """What an op's NumPy meaning gave, as an array of exactly the inferred type.
+    """Convert the value returned by a primitive's NumPy implementation to an array of the inferred type.
 
     Args:
       value: an array or NumPy scalar.
-      aval: the type.
-      prim: the op, for the message.
+      aval: the inferred type.
+      prim: the primitive, for the error message.
     Returns:
-      An array.
+      An array with the dtype of `aval`.
     Raises:
-      ShapeError: it has another shape.
+      ShapeError: the shape of `value` is not that of `aval`.
 
     >>> from lamina_ir import prims, shaped
     >>> settled(np.float64(2), shaped((), "float32"), prims.add_p)
@@ -92,22 +92,22 @@ def settled(value: Any, aval: ShapedArray, prim: Primitive) -> np.ndarray:
     if a.dtype is not aval.dtype and a.dtype != aval.dtype:
         a = a.astype(aval.dtype)
     if a.shape != aval.shape:
-        raise ShapeError(f"{prim.name}: its NumPy meaning gave shape {a.shape}; its type says {aval.long()}")
+        raise ShapeError(f"{prim.name}: its NumPy implementation must return {aval.long()}; got shape {a.shape}")
     return a
 
 
-# What NumPy raises when it is given nonsense that `check` cannot see, such as an index in the data that is out of range.
-_RAW = (TypeError, ValueError, LookupError, AttributeError, OverflowError, MemoryError, ZeroDivisionError)
+# Exceptions that NumPy raises for errors that `check` cannot detect, such as an out-of-range index in the data.
+_NUMPY_ERRORS = (TypeError, ValueError, LookupError, AttributeError, OverflowError, MemoryError, ZeroDivisionError)
 
 
-def _failed(e: Eqn, error: Exception) -> Exception:
+def _evaluation_error(e: Eqn, error: Exception) -> Exception:
     if isinstance(error, LaminaError):
         return error
     return ExecutionError(f"evaluate: `{e.primitive.name}` failed: {type(error).__name__}: {error}; in "
                           f"`{eqn_text(e).splitlines()[0]:.100}`")
 
 
-def _closed(call: str, program: Any) -> ClosedJaxpr:
+def _as_closed(call: str, program: Any) -> ClosedJaxpr:
     if isinstance(program, ClosedJaxpr):
         return program
     if not isinstance(program, Jaxpr):
@@ -119,32 +119,33 @@ def _closed(call: str, program: Any) -> ClosedJaxpr:
 
 
 def _check_size(plan: Plan, devices: int) -> None:
-    limit, most, where = config.evaluate_max_bytes.value, plan.most, plan.where
-    if limit and most * devices > limit and where is not None:
-        raise ExecutionError(f"evaluate: the program's values take {most * devices:,} bytes at "
-                             f"`{eqn_text(where).splitlines()[0]:.100}`; the setting evaluate_max_bytes allows {limit:,}. "
-                             "Change it if there is so much memory; 0 is no limit")
+    limit, peak, eqn = config.evaluate_max_bytes.value, plan.peak_bytes, plan.peak_eqn
+    if limit and peak * devices > limit and eqn is not None:
+        raise ExecutionError(f"evaluate: the program's values take {peak * devices:,} bytes at "
+                             f"`{eqn_text(eqn).splitlines()[0]:.100}`; the setting evaluate_max_bytes allows {limit:,}. "
+                             "Raise it if more memory is available; 0 means no limit")
 
 
 def evaluate(program: ClosedJaxpr | Jaxpr, *args: Any) -> list[np.ndarray]:
-    """The program's results on NumPy arrays.
+    """Run a program on NumPy arrays and return its results.
 
     Args:
       program: the program.
       *args: one array (or Python number) per invar, of its shape and dtype.
     Returns:
-      One `numpy.ndarray` per result, of exactly its shape and dtype. Values are let go of after their last use.
+      One `numpy.ndarray` per result, of exactly its shape and dtype. Each intermediate value is released after its
+      last use.
     Raises:
       ShapeError, DTypeError: an argument does not fit.
       UnboundAxisError: a collective outside any mapped axis.
-      ExecutionError: the values do not fit in `config.evaluate_max_bytes`, or an op fails on its operands.
+      ExecutionError: the values exceed `config.evaluate_max_bytes`, or a primitive fails on its operands.
 
     >>> from lamina_ir import parse
     >>> evaluate(parse("{ lambda ; a:f32[]. let b:f32[] = mul a 2.0:f32[] in (b,) }"), 3.0)
     [array(6., dtype=float32)]
     """
     if type(program) is not ClosedJaxpr:
-        program = _closed("evaluate", program)
+        program = _as_closed("evaluate", program)
     if stack_depth.shallow():
         return _evaluate(program, args)
     with stack_depth.roomy():
@@ -153,11 +154,11 @@ def evaluate(program: ClosedJaxpr | Jaxpr, *args: Any) -> list[np.ndarray]:
 
 def _evaluate(program: ClosedJaxpr, args: Sequence[Any]) -> list[np.ndarray]:
     jaxpr, see = program.jaxpr, _watch.see
-    plan = Plan.of(program, _meaning, see is not None)
+    plan = Plan.of(program, _bind_params, see is not None)
     _check_size(plan, 1)
     if len(args) != len(jaxpr.invars):
         raise ShapeError(f"evaluate: the program takes {len(jaxpr.invars)} arguments; got {len(args)}")
-    values: list[Any] = plan.start.copy()
+    values: list[Any] = plan.initial_values.copy()
     at = 0
     for c in program.consts:
         values[at] = c if type(c) is np.ndarray else host_value(c)
@@ -165,19 +166,19 @@ def _evaluate(program: ClosedJaxpr, args: Sequence[Any]) -> list[np.ndarray]:
     for v, x in zip(jaxpr.invars, args):
         aval = v.aval
         fits = type(x) is np.ndarray and x.dtype is aval.dtype and x.shape == aval.shape
-        values[at] = x if fits else _argument(x, aval, at - len(program.consts))
+        values[at] = x if fits else _convert_argument(x, aval, at - len(program.consts))
         at += 1
 
     return _walk(plan, values, see)
 
 
 def ready(program: ClosedJaxpr) -> Callable[[list[np.ndarray]], list[np.ndarray]]:
-    """`evaluate` of what `lean` leaves of a program, again and again, for callers who know the types of what they give.
+    """Simplify a program and return a fast evaluator for repeated calls, which does not check its arguments.
 
     Args:
       program: the program.
     Returns:
-      A function of a list of plain arrays, each of exactly the type of its invar: that is not looked at.
+      A function of a list of NumPy arrays. Each array must have exactly the type of its invar; this is not checked.
 
     >>> from lamina_ir import parse
     >>> run = ready(parse("{ lambda ; a:f32[]. let b:f32[] = mul a 2.0:f32[] in (b,) }"))
@@ -185,13 +186,15 @@ def ready(program: ClosedJaxpr) -> Callable[[list[np.ndarray]], list[np.ndarray]
     [array(6., dtype=float32)]
     """
     program = lean(program)
-    plan = Plan.of(program, _meaning)
+    plan = Plan.of(program, _bind_params)
     consts = [host_value(c) for c in program.consts]
-    rest = plan.start[len(consts) + len(program.jaxpr.invars):]
+    rest = plan.initial_values[len(consts) + len(program.jaxpr.invars):]
     limit = config.evaluate_max_bytes
 
     def run(arrays: list[np.ndarray]) -> list[np.ndarray]:
-        if _watch.see is not None or plan.most > limit.value or not stack_depth.shallow():
+        # The slow path calls the observer, reports the memory limit, or raises the recursion limit. (0 means no memory
+        # limit, so then every call takes it.)
+        if _watch.see is not None or plan.peak_bytes > limit.value or not stack_depth.shallow():
             return evaluate(program, *arrays)
         return _walk(plan, [*consts, *arrays, *rest], None)
 
@@ -199,7 +202,8 @@ def ready(program: ClosedJaxpr) -> Callable[[list[np.ndarray]], list[np.ndarray]
 
 
 def _walk(plan: Plan, values: list[Any], see: Callable[[Any, Any, Any], None] | None) -> list[np.ndarray]:
-    """The results, from a list with a place for each value, in which constants, arguments and literals stand."""
+    """Run the steps of a plan and return the results. `values` has one entry per value of the program; those of
+    constants, arguments and literals are set. `_evaluate` and the fast path share this loop, so it avoids calls."""
     for count, op, i, j, operands, out, aval, dead, e in plan.steps:
         try:
             if count == 2:
@@ -208,8 +212,8 @@ def _walk(plan: Plan, values: list[Any], see: Callable[[Any, Any, Any], None] | 
                 found = op.numpy(values[i])
             else:
                 found = op.numpy(*[values[k] for k in operands])
-        except _RAW as error:
-            raise _failed(e, error) from error
+        except _NUMPY_ERRORS as error:
+            raise _evaluation_error(e, error) from error
         if see is not None:
             see(e, [[values[k]] for k in operands], [[value] for value in _results(e.primitive, found)])
         if type(aval) is list:
@@ -221,37 +225,37 @@ def _walk(plan: Plan, values: list[Any], see: Callable[[Any, Any, Any], None] | 
             values[out] = found
         for k in dead:
             values[k] = None
-    if not plan.gives_literals:
+    if not plan.has_literal_results:
         return [values[k] for k in plan.outs]
-    # a literal is given as an array of its own: who gets it may write to it
-    return [np.array(values[k]) if plan.start[k] is not None else values[k] for k in plan.outs]
+    # Copy literal results: the plan's array is shared by all runs, and the caller may write to its result.
+    return [np.array(values[k]) if plan.initial_values[k] is not None else values[k] for k in plan.outs]
 
 
-def _meaning(e: Eqn) -> Callable[..., Any] | None:
-    """The meaning of an equation as a function of its operands; None where that is the op's."""
+def _bind_params(e: Eqn) -> Callable[..., Any] | None:
+    """Return the NumPy implementation of an equation as a function of its operands, or None if `prim.numpy` is that."""
     prim, params = e.primitive, e.params
     if prim.axis_params:
-        # One device and no mapped axis: any name is unbound, and `groups` says so; none at all is a sum over one member.
-        def alone(*arrays: Any) -> Any:
+        # One device, no mapped axis: `groups` raises for any axis name. Without names it is a sum over one member.
+        def call_on_one_device(*arrays: Any) -> Any:
             AxisEnv().groups(tuple(eqn_axis_names(e)))
             outs = prim.numpy(AxisEnv(), *[[a] for a in arrays], **params)
             return [out[0] for out in outs] if prim.multiple else outs[0]
 
-        return alone
-    if prim.subprograms:  # such ops are handed the evaluator; they know their turns and branches themselves
-        def holding(*arrays: Any) -> Any:
-            with _around(prim, e.source):
+        return call_on_one_device
+    if prim.subprograms:  # these primitives get the evaluator as an argument and run their iterations and branches
+        def call_with_evaluator(*arrays: Any) -> Any:
+            with _loop_context(prim, e.source):
                 return prim.numpy(_run, *arrays, **params)
 
-        return holding
+        return call_with_evaluator
     return (lambda *arrays: prim.numpy(*arrays, **params)) if params else None
 
 
 _NOTHING = nullcontext()
 
 
-def _around(prim: Primitive, source: Any) -> Any:
-    """A block in which an op runs; of a loop, turns are noted."""
+def _loop_context(prim: Primitive, source: Any) -> Any:
+    """Return the context in which a primitive runs; for a loop it records the current iteration."""
     return entering(prim.name, source) if prim.flow is not None and prim.flow.loops else _NOTHING
 
 
@@ -260,7 +264,7 @@ def _results(prim: Primitive, out: Any) -> Any:
 
 
 def evaluate_primitive(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """One op on concrete values: an array, or a list of arrays when the op has several results.
+    """Run one primitive on concrete values; return an array, or a list of arrays if it has several results.
 
     >>> from lamina_ir import prims
     >>> evaluate_primitive(prims.add_p, [np.float32(1), np.float32(2)], {})
@@ -278,7 +282,7 @@ def evaluate_primitive(prim: Primitive, args: Sequence[Any], params: dict[str, A
         out = prim.numpy(AxisEnv(), *[[a] for a in arrays], **params)
         out = [o[0] for o in out] if prim.multiple else out[0]
     else:
-        with _around(prim, None):
+        with _loop_context(prim, None):
             out = prim.numpy(*((_run,) if prim.subprograms else ()), *arrays, **params)
     if prim.multiple:
         return [settled(o, a, prim) for o, a in zip(out, out_avals)]
@@ -287,7 +291,7 @@ def evaluate_primitive(prim: Primitive, args: Sequence[Any], params: dict[str, A
 
 def evaluate_spmd(program: ClosedJaxpr | Jaxpr, axis_env: AxisEnv | Iterable[tuple[Any, int]],
                   per_device_args: Sequence[Sequence[Any]]) -> list[list[np.ndarray]]:
-    """The program on all devices of some mapped axes, in lockstep.
+    """Run a program on all devices of the given mapped axes, in lockstep.
 
     Args:
       program: what each device runs.
@@ -301,13 +305,13 @@ def evaluate_spmd(program: ClosedJaxpr | Jaxpr, axis_env: AxisEnv | Iterable[tup
     >>> [float(x) for x in evaluate_spmd(program, [("i", 3)], [[1, 2, 3]])[0]]
     [6.0, 6.0, 6.0]
     """
-    # env holds a list per variable, an array for each device. Each equation runs on all devices before the next one does, so a
-    # collective finds every member's operand; arguments that are the same everywhere are one array.
-    program = _closed("evaluate_spmd", program)
+    # env: variable -> list with one array per device. Each equation runs on all devices before the next one starts, so
+    # a collective finds the operand of every member. Constants share one array.
+    program = _as_closed("evaluate_spmd", program)
     axes = AxisEnv(zip(axis_env.names, axis_env.sizes) if isinstance(axis_env, AxisEnv) else axis_env)
     blame("evaluate_spmd", ("per_device_args", ITEMS, per_device_args))
     jaxpr, n = program.jaxpr, axes.size
-    _check_size(Plan.of(program, _meaning), n)
+    _check_size(Plan.of(program, _bind_params), n)
     if len(per_device_args) != len(jaxpr.invars):
         raise ShapeError(f"evaluate_spmd: the program takes {len(jaxpr.invars)} arguments; got {len(per_device_args)}")
     env: dict[Var, list[np.ndarray]] = {}
@@ -317,7 +321,7 @@ def evaluate_spmd(program: ClosedJaxpr | Jaxpr, axis_env: AxisEnv | Iterable[tup
         blame("evaluate_spmd", (f"argument {i}", ITEMS, xs))
         if len(xs) != n:
             raise ShapeError(f"evaluate_spmd: argument {i} must be a list of {n} arrays, one per device; got {len(xs)}")
-        env[v] = [_argument(x, v.aval, i) for x in xs]
+        env[v] = [_convert_argument(x, v.aval, i) for x in xs]
 
     def read(a: Any) -> list[np.ndarray]:
         return [np.asarray(a.val, a.aval.dtype)] * n if type(a) is Literal else env[a]
@@ -326,10 +330,10 @@ def evaluate_spmd(program: ClosedJaxpr | Jaxpr, axis_env: AxisEnv | Iterable[tup
         for e, dead in zip(jaxpr.eqns, program.memo("last_uses", lambda: last_uses(jaxpr))):
             ins = [read(a) for a in e.invars]
             try:
-                with _around(e.primitive, e.source):
+                with _loop_context(e.primitive, e.source):
                     outs = _spmd_eqn(e, axes, ins)
-            except _RAW as error:
-                raise _failed(e, error) from error
+            except _NUMPY_ERRORS as error:
+                raise _evaluation_error(e, error) from error
             if _watch.see is not None:
                 _watch.see(e, ins, outs)
             for v, values in zip(e.outvars, outs):
@@ -345,13 +349,14 @@ def _spmd_eqn(e: Eqn, axes: AxisEnv, ins: list[list[Any]]) -> Any:
         return prim.spmd(_run, axes, ins, params)
     if prim.axis_params:
         return _results(prim, prim.numpy(axes, *ins, **params))
-    held = (_run,) if prim.subprograms else ()
-    if held and eqn_axis_names(e):
-        raise MissingRuleError(f"evaluate_spmd of `{prim.name}`: its program uses mapped axes, and it has no meaning on "
-                               "many devices; give Primitive(spmd=...)")
-    return by_device(axes.size, lambda d: _results(prim, prim.numpy(*held, *[xs[d] for xs in ins], **params)))
+    # Without collectives inside, the devices run one after the other.
+    evaluator = (_run,) if prim.subprograms else ()
+    if evaluator and eqn_axis_names(e):
+        raise MissingRuleError(f"evaluate_spmd: `{prim.name}` has no implementation for many devices, and its program uses "
+                               "mapped axes; define it with Primitive(spmd=...)")
+    return by_device(axes.size, lambda d: _results(prim, prim.numpy(*evaluator, *[xs[d] for xs in ins], **params)))
 
 
 def _run(program: ClosedJaxpr, operands: Sequence[Any], env: AxisEnv | None = None) -> list[Any]:
-    """What ops that hold programs run them with."""
+    """Evaluate a nested program; passed to the implementations of primitives that hold programs."""
     return evaluate(program, *operands) if env is None else evaluate_spmd(program, env, operands)

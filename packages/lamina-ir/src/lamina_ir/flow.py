@@ -1,7 +1,7 @@
-"""`Flow`: how the operands and results of an op run through the programs it holds. A fact of its primitive.
+"""`RegionSignature`: how operands and results of an equation correspond to those of its nested programs (regions).
 
-Everything generic about such ops (dead code, dependence, partial evaluation, order of effects, derivatives, batching) reads
-this one fact; docs/nested-programs.md draws it.
+It is part of the primitive. The generic code for primitives with regions (dead code, dependence, partial evaluation,
+order of effects, derivatives, batching) reads only this signature. docs/nested-programs.md has diagrams.
 """
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .errors import ProgramError
 
 __all__ = ["CARRIED", "CHOOSES", "HELD", "STACKED", "Flow", "Layout", "Operands", "carried", "chooses", "held", "stacked"]
 
-HELD, CARRIED, STACKED, CHOOSES = "held", "carried", "stacked", "chooses"
+HELD, CARRIED, STACKED, CHOOSES = "const", "carry", "scanned", "selector"
 
 
 class Operands(NamedTuple):
-    """Operands of one kind, which stand together.
+    """A group of consecutive operands of one kind.
 
     Attributes:
-      kind: HELD (each turn reads the same value), CARRIED (each turn hands it on to the next and, last, to a result),
-        STACKED (turn `i` reads slice `i` of its leading axis) or CHOOSES (the number of the program that runs).
-      count: how many: the name of the param that says so, a number, or None for those that are left.
-      of: the param of the program that takes them; empty: every program.
+      kind: CONST (every iteration reads the same value), CARRY (each iteration passes it to the next; the last one, to
+        a result), SCANNED (iteration `i` reads slice `i` of the leading axis) or SELECTOR (index of the branch to run).
+      count: the number of operands: the name of a param that holds it, an int, or None for all remaining operands.
+      of: the param of the region that takes them; empty: every region.
 
     >>> Operands(HELD, 2, of="jaxpr") == held(2, "jaxpr")
     True
@@ -35,14 +35,14 @@ class Operands(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where the operands of a flow stand, for one count of them.
+    """Positions of the operands of a signature, for given group sizes.
 
     Attributes:
-      groups: per operand, the number of its group.
+      groups: per operand, the index of its group.
       kinds: per operand, its kind.
-      carry: the slice of operands that are carried.
-      chooser: the number of the operand that chooses a program, or None.
-      body, test: the numbers of the operands that go to the body, and to the test.
+      carry: the slice of operands that are carries.
+      selector: the position of the operand that selects a branch, or None.
+      body, test: the positions of the operands of the body and of the test.
     """
 
     groups: tuple[int, ...]
@@ -54,90 +54,93 @@ class Layout(NamedTuple):
 
 
 def held(count: str | int | None = None, of: str = "") -> Operands:
-    """Operands that every turn reads as they are.
+    """Describe operands that every iteration reads unchanged.
 
     Args:
-      count: how many: the name of the param that says so, a number, or None for those that are left.
-      of: the param of the program that takes them; empty: every program.
+      count: the number of operands: the name of a param that holds it, an int, or None for all remaining operands.
+      of: the param of the region that takes them; empty: every region.
     Returns:
-      The group, for `Flow`.
+      The group, for `RegionSignature`.
 
     >>> held("num_consts")
-    Operands(kind='held', count='num_consts', of='')
+    Operands(kind='const', count='num_consts', of='')
     """
     return Operands(HELD, count, of)
 
 
 def carried(count: str | int | None = None) -> Operands:
-    """Operands that each turn hands on to the next; the first results are what the last turn hands on.
+    """Describe loop carries. The first results of the equation are their values after the last iteration.
 
     Args:
-      count: how many: the name of the param that says so, a number, or None for those that are left.
+      count: the number of operands: the name of a param that holds it, an int, or None for all remaining operands.
     Returns:
-      The group, for `Flow`.
+      The group, for `RegionSignature`.
 
     >>> carried()
-    Operands(kind='carried', count=None, of='')
+    Operands(kind='carry', count=None, of='')
     """
     return Operands(CARRIED, count)
 
 
 def stacked(count: str | int | None = None) -> Operands:
-    """Operands of which each turn reads one slice. The results after the carried ones are stacked likewise.
+    """Describe operands of which each iteration reads one slice. The results after the carries are stacked likewise.
 
     Args:
-      count: how many: the name of the param that says so, a number, or None for those that are left.
+      count: the number of operands: the name of a param that holds it, an int, or None for all remaining operands.
     Returns:
-      The group, for `Flow`.
+      The group, for `RegionSignature`.
 
     >>> Flow(held("num_consts"), carried("num_carry"), stacked(), body="jaxpr", length="length")
-    Flow(held: num_consts, carried: num_carry, stacked: rest, body=jaxpr, length=length)
+    RegionSignature(const: num_consts, carry: num_carry, scanned: rest, body=jaxpr, length=length)
     """
     return Operands(STACKED, count)
 
 
 def chooses() -> Operands:
-    """The one int32 operand that says which of the programs in a tuple runs.
+    """Describe the int32 operand that selects which region of a tuple runs.
 
     Returns:
-      The group, for `Flow`.
+      The group, for `RegionSignature`.
 
     >>> Flow(chooses(), held(), body="branches")
-    Flow(chooses: 1, held: rest, body=branches)
+    RegionSignature(selector: 1, const: rest, body=branches)
     """
     return Operands(CHOOSES, 1)
 
 
 class Flow:
-    """How operands and results run through nested programs.
+    """How operands and results of an equation correspond to those of its regions.
 
-    The operands stand in groups. A program takes the members of the groups that go to it, in order, and gives the results
-    in order: in a loop what it hands on, then slices of the stacked results.
+    Operands form groups. A region takes the members of its groups in order. Its results are, in a loop, the carries
+    and then slices of the stacked results; otherwise the results of the equation.
 
     Args:
-      *operands: the groups of operands, in order. Empty for an op whose programs are not wired to its operands and results
-        (a reduction's monoid); it must say `whole`.
-      body: the param that holds the program, or the tuple of programs, whose results are those of the op.
-      test: of a loop, the param of the program whose one result, a truth value, says whether there is another turn.
-      length: of a loop, the param that says how many turns there are.
-      reverse: of a loop that stacks, the param that says whether it begins with the last slice; default: the first.
-      bound: of a loop with a `test`, the param that says how many turns there are at most, or None.
-      binds: of a map, which axes it binds, and how operands and results lie along them: every member runs the program.
-      each: params with one entry per operand, and the entry of a new one (of those in `binds`, that says it).
-      results: params with one entry per result, and the entry of a new one.
-      spent: as `each`, but true of one run only: an equation made from others starts with these entries.
-      beside: params of programs that stand beside these, such as a solver's transpose.
-      again: the param with the policy of what is kept; everything else is computed again by whoever needs it.
-      rule: the param with the `Rule` for forward derivatives: a program from the operands, then the tangents of the inexact
-        ones after the first group, to the results, then the tangents of the inexact ones.
-      whole: why the equation must not be taken apart; empty if it may be.
+      *operands: the groups of operands, in order. Empty for a primitive whose programs do not take its operands (the
+        monoid of a reduction); `indivisible` is then required.
+      body: the param that holds the region, or the tuple of regions, whose results are those of the equation.
+      test: of a loop, the param of the region whose one boolean result decides whether another iteration runs.
+      length: of a loop, the param with the number of iterations.
+      reverse: of a loop with scanned operands, the param with a bool: whether it starts at the last slice.
+      max_iters: of a loop with a `test`, the param with the maximal number of iterations, or None.
+      axis_binding: of a map, which axes it binds and how operands and results are mapped over them.
+      per_operand: param with one entry per operand -> the entry of a new operand (`axis_binding` computes the entries
+        of its own params).
+      per_result: param with one entry per result -> the entry of a new result.
+      transient: as `per_operand`, but valid for one equation only (a donated buffer); derived equations get these
+        entries.
+      extra_programs: params of further programs, such as a solver's transpose.
+      remat_policy: the param with the checkpoint policy; values that it does not save are rematerialized.
+      jvp_rule: the param with the `Rule` for JVPs. Its program maps the operands and the tangents of the inexact
+        operands after the first group to the results and the tangents of the inexact results.
+      indivisible: the reason why the equation must not be split; empty if it may be.
 
     >>> Flow(held("num_consts"), carried(), body="jaxpr", length="times")
-    Flow(held: num_consts, carried: rest, body=jaxpr, length=times)
+    RegionSignature(const: num_consts, carry: rest, body=jaxpr, length=times)
     """
 
-    __slots__ = ("operands", "body", "test", "length", "reverse", "bound", "binds", "each", "results", "spent", "beside",
-                 "again", "rule", "whole", "programs", "entries", "loops", "into", "_last", "_layouts")
+    __slots__ = ("operands", "body", "test", "length", "reverse", "bound", "binds", "per_operand", "per_result",
+                 "spent", "beside", "again", "rule", "whole", "programs", "entries", "loops", "into", "_last_group",
+                 "_layouts")
 
     def __init__(self, *operands: Operands, body: str = "", test: str = "", length: str = "", reverse: str = "",
                  bound: str = "", binds: Binds | None = None, each: Mapping[str, Any] | None = None,
@@ -145,29 +148,30 @@ class Flow:
                  beside: tuple[str, ...] = (), again: str = "", rule: str = "", whole: str = "") -> None:
         self.operands, self.body, self.test, self.length, self.reverse = operands, body, test, length, reverse
         self.bound, self.binds = bound, binds
-        self.each, self.results, self.spent = dict(each or {}), dict(results or {}), dict(spent or {})
+        self.per_operand, self.per_result, self.spent = dict(each or {}), dict(results or {}), dict(spent or {})
         self.beside, self.again, self.rule, self.whole = beside, again, rule, whole
         self.programs = tuple([p for p in (test, body, *beside) if p])
-        # Params with an entry per operand or result: (the param, the entry of a new one, whether it is per operand).
-        self.entries = [*[(p, new, True) for p, new in {**self.each, **self.spent}.items()],
-                        *[(p, new, False) for p, new in self.results.items()]]
+        # (param, entry of a new operand or result, is per operand) of each param with such entries.
+        self.entries = [*[(p, new, True) for p, new in {**self.per_operand, **self.spent}.items()],
+                        *[(p, new, False) for p, new in self.per_result.items()]]
         self.loops = bool(length or test)
-        groups = [(i, g) for i, g in enumerate(operands) if isinstance(g, Operands)]  # `declared` refuses others
-        # Param of a program -> the groups that go to it.
+        # `check_declaration` raises for operands of other types.
+        groups = [(i, g) for i, g in enumerate(operands) if isinstance(g, Operands)]
+        # Param of a region -> indices of the groups that it takes.
         self.into = {p: [i for i, g in groups if g.kind != CHOOSES and g.of in ("", p)] for p in (body, test)}
-        self._last = {g.kind: i for i, g in groups if g.of in ("", body)}
+        self._last_group = {g.kind: i for i, g in groups if g.of in ("", body)}
         self._layouts: dict[tuple[int, ...], Layout] = {}
 
     def axes(self, params: Mapping[str, Any]) -> tuple[tuple[Any, int], ...]:
-        """The name and the size of each axis that is bound for the programs; of what is no map, none."""
+        """Return (name, size) of each axis that the equation binds for its regions; () if it is not a map."""
         return () if self.binds is None else self.binds.axes(params)
 
     def group(self, kind: str) -> int | None:
-        """The number of the last group of this kind that goes to the body; None if there is none."""
-        return self._last.get(kind)
+        """Return the index of the last group of this kind that the body takes; None if absent."""
+        return self._last_group.get(kind)
 
     def layout(self, sizes: tuple[int, ...]) -> Layout:
-        """Where the operands stand if the groups have these sizes; remembered, for the few counts that ops come in."""
+        """Return the operand positions for these group sizes. Cached: a primitive occurs with few different sizes."""
         found = self._layouts.get(sizes)
         if found is None:
             if len(self._layouts) > 256:
@@ -181,7 +185,7 @@ class Flow:
         return found
 
     def kinds(self) -> dict[str, str]:
-        """Param -> what it holds, as far as the flow says so (see `param_kinds`)."""
+        """Return param -> kind of its value (see `param_types`), for the params of this signature."""
         found = dict.fromkeys([self.length, *[g.count for g in self.operands if type(g.count) is str]], "int")
         found |= {self.bound: "int?", self.reverse: "bool", self.test: "program"}
         found[self.body] = "programs" if any(g.kind == CHOOSES for g in self.operands) else "program"
@@ -189,18 +193,21 @@ class Flow:
         return found
 
     def declared(self, op: str, params: tuple[str, ...]) -> None:
-        """ProgramError unless this can be the flow of an op with these params."""
+        """Raise ProgramError unless this can be the signature of a primitive with these params."""
         def fail(field: str, text: str) -> ProgramError:
-            return ProgramError(f"Primitive {op!r}: flow: {field} {text} (see docs/nested-programs.md)")
+            return ProgramError(f"Primitive {op!r}: region_signature: {field} {text} (see docs/nested-programs.md)")
 
         for i, g in enumerate(self.operands):
             if not isinstance(g, Operands) or g.kind not in (HELD, CARRIED, STACKED, CHOOSES):
-                raise fail(f"operands[{i}]", f"must be held(...), carried(...), stacked(...) or chooses(); got {g!r}")
-        # That what is named exists, for each field that names a param; then that the parts make an op together.
-        own = ("body", "test", "length", "reverse", "bound", "again", "rule")
-        named = {**{field: getattr(self, field) for field in own}, **{f"beside[{i}]": p for i, p in enumerate(self.beside)},
-                 **{f"each[{p!r}]": p for p in (*self.each, *self.spent)}, **{f"results[{p!r}]": p for p in self.results},
-                 **{f"binds[{i}]": p for i, p in enumerate(self.binds.params if self.binds else ())}}
+                raise fail(f"operands[{i}]", "must be const_operands(...), carry_operands(...), scanned_operands(...) "
+                           f"or selector_operand(); got {g!r}")
+        # First: every field that names a param names an existing one. Then: the fields fit together.
+        named = {"body": self.body, "test": self.test, "length": self.length, "reverse": self.reverse,
+                 "max_iters": self.bound, "remat_policy": self.again, "jvp_rule": self.rule,
+                 **{f"extra_programs[{i}]": p for i, p in enumerate(self.beside)},
+                 **{f"per_operand[{p!r}]": p for p in (*self.per_operand, *self.spent)},
+                 **{f"per_result[{p!r}]": p for p in self.per_result},
+                 **{f"axis_binding[{i}]": p for i, p in enumerate(self.binds.params if self.binds else ())}}
         named |= {f"operands[{i}].count": g.count for i, g in enumerate(self.operands) if type(g.count) is str}
         named |= {f"operands[{i}].of": g.of for i, g in enumerate(self.operands)}
         for field, param in named.items():
@@ -208,31 +215,33 @@ class Flow:
                 raise fail(field, f"must name one of the params {', '.join(params) or '(there are none)'}; got {param!r}")
         if not self.operands:
             if not self.whole or self.body or not self.beside:
-                raise fail("operands", "may be left out only of an op that names its programs in `beside` and says in `whole` "
-                           "why they are not wired to its operands")
+                raise fail("operands", "may be empty only if `extra_programs` names the programs and `indivisible` gives "
+                           "the reason why they do not take the operands")
             return
         if not self.body:
-            raise fail("body", "must name the param of the program that gives the results")
+            raise fail("body", "must name the param of the region that computes the results")
         for i, g in enumerate(self.operands):
             if g.of not in ("", self.body, self.test):
                 raise fail(f"operands[{i}].of", f"must be the body or the test; got {g.of!r}")
         kinds = [g.kind for g in self.operands]
         if [g.count for g in self.operands].count(None) > 1:
-            raise fail("operands", "may leave the count of one group open; give the others a count")
+            raise fail("operands", "may have one group without a count; give the others a count")
         if self.loops:
             if (CARRIED not in kinds and STACKED not in kinds) or CHOOSES in kinds:
-                raise fail("operands", f"of a loop must be held, carried and stacked; got {', '.join(kinds)}")
+                raise fail("operands", f"of a loop must be const, carry and scanned; got {', '.join(kinds)}")
         elif CARRIED in kinds or STACKED in kinds:
-            raise fail("operands", f"may be {CARRIED} or {STACKED} in a loop only, which has a `length` or a `test`")
+            raise fail("operands", f"may be {CARRIED} or {STACKED} only in a loop, which has a `length` or a `test`")
         if self.bound and not self.test:
-            raise fail("bound", "is for loops with a `test`; a known number of turns is `length`")
+            raise fail("max_iters", "is for loops with a `test`; a known number of iterations is `length`")
         if self.test and (self.length or STACKED in kinds):
-            raise fail("test", "leaves the number of turns open: there can be no `length` and no stacked operands")
+            raise fail("test", "makes the number of iterations unknown; remove `length` and the scanned operands")
         for kind in (CARRIED, STACKED, CHOOSES):
             if kinds.count(kind) > 1:
-                raise fail("operands", f"may hold one group that is {kind}; got {kinds.count(kind)}")
+                raise fail("operands", f"may hold one group of kind {kind}; got {kinds.count(kind)}")
 
     def __repr__(self) -> str:
         parts = [f"{g.kind}: {'rest' if g.count is None else g.count}" for g in self.operands]
-        parts += [f"{name}={value}" for name in ("body", "test", "length", "bound", "whole") if (value := getattr(self, name))]
-        return f"Flow({', '.join(parts)})"
+        fields = {"body": self.body, "test": self.test, "length": self.length, "max_iters": self.bound,
+                  "indivisible": self.whole}
+        parts += [f"{name}={value}" for name, value in fields.items() if value]
+        return f"RegionSignature({', '.join(parts)})"

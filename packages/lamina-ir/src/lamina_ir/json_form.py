@@ -89,7 +89,7 @@ class _Writer:
         if self.costs:
             cost = eqn_cost(e)
             made["cost"] = {"flops": cost.flops, "transcendentals": cost.transcendentals, "bytes_read": cost.bytes_read,
-                            "bytes_written": cost.bytes_written, "holes": sorted(map(list, cost.holes))}
+                            "bytes_written": cost.bytes_written, "holes": sorted(map(list, cost.uncounted))}
         return made
 
     def value(self, v: Any) -> Any:

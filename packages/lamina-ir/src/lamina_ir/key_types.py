@@ -1,8 +1,8 @@
-"""Element types of keys for random numbers: `key<fry>`, whose elements are the words of one key.
+"""Dtypes of PRNG keys: `key<fry>`, one element of which is the uint32 data of one key.
 
-A key type is a NumPy dtype with one field of uint32 words, so that ops that move elements move keys, with the meanings they
-have, and ops that compute refuse them: a key is no number. Programs for devices hold the words along one more, last axis
-instead; `physical` makes them so.
+A key dtype is a NumPy structured dtype with one field of uint32 data. Primitives that move elements therefore move keys
+without further code, and arithmetic rejects them. Programs for devices store the data along an additional last axis;
+`lower_keys` converts programs to that form.
 """
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ _U32 = np.dtype("uint32")
 
 
 class extended(np.generic):
-    """The kind of element types that NumPy does not have."""
+    """The abstract type of dtypes that NumPy does not have."""
 
 
 class prng_key(extended):
-    """The kind of element types of keys: `issubdtype(keys.dtype, prng_key)`."""
+    """The abstract type of key dtypes: `issubdtype(keys.dtype, prng_key)`."""
 
 
-def _made(tag: str, words: int) -> np.dtype:
-    return np.dtype([(f"key<{tag}>", _U32, (words,))])
+def _key_dtype(tag: str, size: int) -> np.dtype:
+    return np.dtype([(f"key<{tag}>", _U32, (size,))])
 
 
-KEY_TYPES = {tag: _made(tag, words) for tag, words in (("fry", 2), ("rbg", 4), ("urbg", 4))}
+KEY_TYPES = {tag: _key_dtype(tag, size) for tag, size in (("fry", 2), ("rbg", 4), ("urbg", 4))}
 _KEYS = set(KEY_TYPES.values())
 
 
 def made_key_type(tag: str, words: int) -> np.dtype:
-    """A new element type: `key<tag>`, or where there is one of this tag `key<tag.2>`, `key<tag.3>` and so on."""
+    """Make a new key dtype: `key<tag>`, or `key<tag.2>`, `key<tag.3>` and so on if the tag is in use."""
     name, n = tag, 2
-    while (found := KEY_TYPES.setdefault(name, made := _made(name, words))) is not made:
+    while (found := KEY_TYPES.setdefault(name, made := _key_dtype(name, words))) is not made:
         name, n = f"{tag}.{n}", n + 1
     _KEYS.add(found)
     return found
 
 
 def key_type(tag: str) -> np.dtype:
-    """The element type of keys of a generator; KeyError when there is none of this tag.
+    """Return the key dtype of a generator, by its tag; KeyError if absent.
 
     >>> is_key(key_type("fry")), words_of(key_type("fry"))
     (True, 2)
@@ -50,23 +50,24 @@ def key_type(tag: str) -> np.dtype:
 
 
 def is_key(d: np.dtype) -> bool:
+    """Whether a dtype is a key dtype."""
     return d.names is not None and d in _KEYS
 
 
 def host_value(x: Any) -> np.ndarray:
-    """A NumPy array of a value, also of keys on devices, which give none when they are asked for it."""
-    words = getattr(x, "words", None)
-    if words is None:
+    """Return a value as a NumPy array; also key arrays on devices, which `np.asarray` does not convert."""
+    data = getattr(x, "words", None)
+    if data is None:
         return np.asarray(x)
-    return np.ascontiguousarray(words).view(x.dtype).reshape(x.shape)
+    return np.ascontiguousarray(data).view(x.dtype).reshape(x.shape)
 
 
 def tag_of(d: np.dtype) -> str:
-    """`fry` of `key<fry>`."""
+    """Return the tag of a key dtype: `fry` for `key<fry>`."""
     assert d.names is not None
     return d.names[0][4:-1]
 
 
 def words_of(d: np.dtype) -> int:
-    """How many uint32 words a key of this type has."""
+    """Return the number of uint32 values in a key of this dtype."""
     return d.itemsize // 4

@@ -1,12 +1,15 @@
-"""Which implementation stands for each layer: the stock one, or a stand-in of another distribution.
+"""Selection of the implementation of each layer: the default one, or a plugin from another distribution.
 
-A room `lamina_x` is a face: its names come from `lamina_x.stock`, or from the stand-in that was chosen for the layer `x`. The
-rooms above import `lamina_x` and never know. A stand-in is an ordinary package with all names of the face and a number,
-`__contract__`, for the meaning it was written against. A choice is made, in this order, by `use`, by the environment
-(`LAMINA_LAYERS=batching=yourlab_batching`; empty: the stock everywhere), by the one distribution installed that declares
-the entry point `batching = yourlab_batching` in the group `lamina.layers`. It is asked for once, when the face is imported.
+The package `lamina_x` is a facade: it re-exports the names of `lamina_x._default`, or of the plugin that was selected
+for the layer `x`. Packages of higher layers import `lamina_x` in both cases. A plugin is an ordinary package with all
+names of the facade and `__contract__`, the version of the conformance tests for which it was written. The first of
+these decides, once, when the facade is imported:
 
-The rows of a layer's table are a layer of their own, `batching.rows`: a module that fills the table when it is imported.
+1. `use`,
+2. the environment variable `LAMINA_LAYERS=batching=yourlab_batching` (empty: default implementations everywhere),
+3. an installed distribution with the entry point `batching = yourlab_batching` in the group `lamina.layers`.
+
+The rules of a layer are a layer of their own, `batching.rows`: a module that defines them when it is imported.
 """
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from .errors import LaminaError
 
 __all__ = ["CONTRACTS", "Layer", "LayerError", "fill", "layers", "use"]
 
-# layer -> the number of its contract: raised when a stand-in that was right would be wrong by a change of meaning
+# layer -> version of its conformance tests, increased by changes of behaviour that make correct plugins incorrect
 CONTRACTS = {"tracing": 1, "autodiff": 1, "batching": 1, "parallel": 1, "lowering": 1, "runtime": 1, "numpy": 1, "random": 1,
              "nn": 1, "scipy": 1, "export": 1, "autodiff.rows": 1, "batching.rows": 1, "lowering.rows": 1}
 GROUP = "lamina.layers"
@@ -30,19 +33,19 @@ _VARIABLE = "LAMINA_LAYERS"
 
 
 class LayerError(LaminaError, ImportError):
-    """A stand-in for a layer cannot be used, or none can be told among several."""
+    """A plugin for a layer cannot be used, or several are installed and none was selected."""
 
 
 class Layer(NamedTuple):
-    """What stands for a layer.
+    """The implementation of a layer.
 
     Attributes:
       layer: as in `use`: `batching`, `batching.rows`.
-      module: import name of the implementation; of a stock room its own.
-      distribution, version: of what is installed; None where a module lies on the path alone.
-      file: where it was loaded from, None where it is not loaded yet.
-      contract: the number of the contract it keeps.
-      chosen: `stock`, `installed`, `LAMINA_LAYERS` or `use`.
+      module: import name of the implementation; of a default implementation, that of the package.
+      distribution, version: of the installed distribution; None for a module that belongs to none.
+      file: the file it was loaded from; None if it is not loaded yet.
+      contract: the version of the conformance tests it implements.
+      chosen: "stock", "installed", "LAMINA_LAYERS" or "use".
     """
 
     layer: str
@@ -64,219 +67,227 @@ class _Choice(NamedTuple):
 
 
 _used: dict[str, _Choice] = {}
-_faces: dict[str, _Choice] = {}  # layer -> what its face was filled from
-_installed: list[tuple[str, str, str]] = []  # (layer, module, distribution) of entry points, once they were looked for
-_looked: list[bool] = []
+_loaded: dict[str, _Choice] = {}  # layer -> the implementation that its facade re-exports
+_installed: list[tuple[str, str, str]] = []  # (layer, module, distribution) of entry points, once `_searched`
+_searched: list[bool] = []
 
 
 def use(**choices: str | ModuleType | None) -> None:
-    """Choose what stands for layers, before their rooms are first imported.
+    """Select the implementations of layers, before their packages are first imported.
 
     Args:
-      **choices: layer -> import name of a stand-in, or the module itself; None or "stock": the stock. The rows of a layer's
-        table are named with an underscore: `batching_rows="yourlab_rows"`.
+      **choices: layer -> import name of a plugin, or the module itself; None or "stock": the default implementation.
+        The rules of a layer are written with an underscore: `batching_rows="yourlab_rows"`.
     Raises:
-      TypeError: there is no such layer, or a choice is neither a name nor a module.
-      LayerError: the room is in use already, with another choice.
+      TypeError: an unknown layer, or a choice that is neither a name nor a module.
+      LayerError: the package is in use already, with another implementation.
 
     >>> use(batching=None)
     >>> use(baching="yourlab_batching")
     Traceback (most recent call last):
-    TypeError: use: there is no layer `baching`; there are tracing, autodiff, batching, parallel, ...
+    TypeError: use: unknown layer `baching`; expected one of tracing, autodiff, batching, parallel, ...
     """
-    made = {}
+    chosen = {}
     for name, given in choices.items():
         layer = name.replace("_rows", ".rows")
         if layer not in CONTRACTS:
-            raise TypeError(f"use: there is no layer `{name}`; there are {', '.join(CONTRACTS)}")
+            raise TypeError(f"use: unknown layer `{name}`; expected one of {', '.join(CONTRACTS)}")
         if not isinstance(given, str | ModuleType | None):
             raise TypeError(f"use: {name}: expected an import name, a module or None; got {type(given).__name__}: "
                             f"{given!r:.60}")
         module = given.__name__ if isinstance(given, ModuleType) else given or "stock"
-        made[layer] = choice = _Choice(module, "use")
-        if layer in _faces and _faces[layer].module != choice.module:
-            raise LayerError(f"use: {_room(layer)} is in use already, filled from {_faces[layer]}; call use({name}={module!r}) "
-                             f"before anything of lamina is used, or set {_VARIABLE}={layer}={module}")
-    _used.update(made)
+        chosen[layer] = choice = _Choice(module, "use")
+        if layer in _loaded and _loaded[layer].module != choice.module:
+            raise LayerError(f"use: {_package(layer)} is in use already, with the implementation {_loaded[layer]}; "
+                             f"call use({name}={module!r}) before any other use of lamina, or set "
+                             f"{_VARIABLE}={layer}={module}")
+    _used.update(chosen)
 
 
 def layers() -> tuple[Layer, ...]:
-    """What stands for each layer, for those not loaded yet what would.
+    """List the implementation of each layer; for layers that are not loaded yet, the one that would be loaded.
 
     Returns:
-      A `Layer` each, in the order of `CONTRACTS`.
+      A `Layer` for each, in the order of `CONTRACTS`.
     Raises:
-      LayerError: several stand-ins are installed for one, and none was chosen.
+      LayerError: several plugins are installed for a layer, and none was selected.
 
     >>> next(found.module for found in layers() if found.layer == "batching")
     'lamina_batching'
     """
-    return tuple([_described(layer, _faces.get(layer) or _choose(layer)) for layer in CONTRACTS])
+    return tuple([_describe(layer, _loaded.get(layer) or _choose(layer)) for layer in CONTRACTS])
 
 
 def fill(namespace: dict[str, Any], rows: Sequence[str] = ()) -> None:
-    """Fill a face: give a room's module the names of its stock's `__all__`, from the stock or from what was chosen for it.
+    """Re-export the implementation of a layer in its facade, with the names in `__all__` of the default implementation.
 
     Args:
       namespace: the globals of `lamina_x/__init__.py`.
-      rows: modules of the room that fill its table, which come first; another's where `x.rows` was chosen.
+      rule_modules: modules of the package that define its rules, imported first; a plugin for `x.rows` replaces them.
     Raises:
-      LayerError: what was chosen cannot be imported, lacks names, or was written against another contract.
+      LayerError: the plugin cannot be imported, lacks names, or is written for another version of the conformance
+        tests.
     """
-    room = namespace["__name__"]
-    layer = room.removeprefix("lamina_")
+    package = namespace["__name__"]
+    layer = package.removeprefix("lamina_")
     if rows:
         choice = _choose(f"{layer}.rows")
-        for module in [f"{room}.{name}" for name in rows] if choice.module == "stock" else [choice.module]:
-            _checked(f"{layer}.rows", choice, _imported(f"{layer}.rows", choice, module), ())
-        _faces[f"{layer}.rows"] = choice
+        for module in [f"{package}.{name}" for name in rows] if choice.module == "stock" else [choice.module]:
+            _check_plugin(f"{layer}.rows", choice, _import(f"{layer}.rows", choice, module), ())
+        _loaded[f"{layer}.rows"] = choice
     choice = _choose(layer)
-    stock = choice.module == "stock"
-    if not stock:
-        namespace["__all__"] = _names_of(namespace)
-    begun = _begun(choice.module)  # a stand-in that imports the room's inner modules itself, and so began all this
-    home = sys.modules[choice.module] if begun else _imported(layer, choice, f"{room}.stock" if stock else choice.module)
-    if stock:
+    is_default = choice.module == "stock"
+    if not is_default:
+        namespace["__all__"] = _read_default_all(namespace)
+    # If the plugin is being imported: it imports inner modules of the package, and so caused the import of this facade.
+    importing = _is_importing(choice.module)
+    home = sys.modules[choice.module] if importing else _import(
+        layer, choice, f"{package}.stock" if is_default else choice.module)
+    if is_default:
         namespace["__all__"] = home.__all__
-    elif not begun:
-        _checked(layer, choice, home, namespace["__all__"])
-    _faces[layer] = choice
-    namespace["__getattr__"] = _asking(room, layer, choice, home)
+    elif not importing:
+        _check_plugin(layer, choice, home, namespace["__all__"])
+    _loaded[layer] = choice
+    namespace["__getattr__"] = _make_getattr(package, layer, choice, home)
     namespace["__dir__"] = lambda: sorted({*namespace, *namespace["__all__"]})
-    if begun:
+    if importing:
         return
-    held = vars(home)
-    namespace.update({name: held[name] for name in namespace["__all__"] if name in held})
-    if not stock:
-        for name, value in list(held.items()):  # its own `extend` and the like, for those who import it by dotted path
+    names = vars(home)
+    namespace.update({name: names[name] for name in namespace["__all__"] if name in names})
+    if not is_default:
+        for name, value in list(names.items()):  # submodules such as `extend`, for imports by dotted path
             if isinstance(value, ModuleType) and value.__name__ == f"{home.__name__}.{name}":
-                sys.modules[f"{room}.{name}"] = namespace[name] = value
+                sys.modules[f"{package}.{name}"] = namespace[name] = value
 
 
-def _asking(room: str, layer: str, choice: _Choice, home: ModuleType) -> Callable[[str], Any]:
-    """The `__getattr__` of a face: names that its home gives when they are first asked for."""
-    face = sys.modules[room]
+def _make_getattr(package: str, layer: str, choice: _Choice, home: ModuleType) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a facade, for names that the implementation creates on first use."""
+    facade = sys.modules[package]
 
     def __getattr__(name: str) -> Any:
-        if name == "__path__":  # a module that is no package
+        if name == "__path__":  # the implementation is a module, not a package
             raise AttributeError(name)
         try:
             value = getattr(home, name)
         except AttributeError:
-            if choice.module != "stock" and name in face.__all__:
-                raise _lacking(layer, choice, [name]) from None
-            raise AttributeError(f"module {room!r} has no attribute {name!r}") from None
-        setattr(face, name, value)
+            if choice.module != "stock" and name in facade.__all__:
+                raise _missing_names_error(layer, choice, [name]) from None
+            raise AttributeError(f"module {package!r} has no attribute {name!r}") from None
+        setattr(facade, name, value)
         return value
 
     return __getattr__
 
 
-def _names_of(namespace: dict[str, Any]) -> list[str]:
-    """The `__all__` of a room's stock, without running it: it may need what is not installed beside a stand-in."""
+def _read_default_all(namespace: dict[str, Any]) -> list[str]:
+    """Read `__all__` of the default implementation without importing it: its dependencies may not be installed."""
     source = namespace["__spec__"].loader.get_data(namespace["__file__"].replace("__init__", "stock"))
     found = [node.value for node in ast.parse(source).body if isinstance(node, ast.Assign)
              and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__"]
     return list(ast.literal_eval(found[0]))
 
 
-def _room(layer: str) -> str:
+def _package(layer: str) -> str:
     return f"lamina_{layer.removesuffix('.rows')}"
 
 
-def _begun(module: str) -> bool:
-    """Whether an import of this module has begun and not ended."""
+def _is_importing(module: str) -> bool:
+    """Whether an import of this module is in progress."""
     return bool(getattr(getattr(sys.modules.get(module), "__spec__", None), "_initializing", False))
 
 
-def _remedy(layer: str, choice: _Choice) -> str:
+def _fix(layer: str, choice: _Choice) -> str:
+    """Return advice on how to use another implementation, for the end of error messages."""
     if choice.chosen == "use":
-        return f"choose another by lamina.use({layer.replace('.', '_')}=...), or none"
+        return f"select another one with lamina.use({layer.replace('.', '_')}=...), or none"
     if choice.chosen == "installed":
-        return f"upgrade or uninstall {choice.distribution}, or set {_VARIABLE}= (empty) for the stock layers"
-    return f"set {_VARIABLE} to another one, or empty for the stock layers"
+        return f"upgrade or uninstall {choice.distribution}, or set {_VARIABLE}= (empty) for default implementations"
+    return f"set {_VARIABLE} to another one, or empty for default implementations"
 
 
-def _imported(layer: str, choice: _Choice, module: str) -> ModuleType:
+def _import(layer: str, choice: _Choice, module: str) -> ModuleType:
     try:
-        return import_module(module)  # which one is known only now
+        return import_module(module)
     except Exception as error:
         if choice.module == "stock" or isinstance(error, LayerError):
             raise
         absent = isinstance(error, ModuleNotFoundError) and error.name == module.split(".")[0]
-        what = "there is no such module" if absent else f"importing it raised {type(error).__name__}: {error}"
-        raise LayerError(f"{choice} was chosen ({choice.chosen}) for the layer `{layer}`, and {what}; "
-                         f"{_remedy(layer, choice)}") from error
+        problem = "there is no such module" if absent else f"importing it raised {type(error).__name__}: {error}"
+        raise LayerError(f"{choice} was selected ({choice.chosen}) for the layer `{layer}`, but {problem}; "
+                         f"{_fix(layer, choice)}") from error
 
 
-def _lacking(layer: str, choice: _Choice, names: Sequence[str]) -> LayerError:
+def _missing_names_error(layer: str, choice: _Choice, names: Sequence[str]) -> LayerError:
     more = f" and {len(names) - 6} more" if len(names) > 6 else ""
-    room = _room(layer)
-    return LayerError(f"{choice} was chosen ({choice.chosen}) for the layer `{layer}`, and lacks {', '.join(names[:6])}{more} "
-                      f"of {room}.__all__ (`from {room}.stock import *` gives the stock's); {_remedy(layer, choice)}")
+    package = _package(layer)
+    return LayerError(f"{choice} was selected ({choice.chosen}) for the layer `{layer}`, but lacks "
+                      f"{', '.join(names[:6])}{more} of {package}.__all__ (`from {package}.stock import *` imports the "
+                      f"default ones); {_fix(layer, choice)}")
 
 
-def _checked(layer: str, choice: _Choice, home: ModuleType, names: Sequence[str]) -> None:
-    """Refuse a stand-in of another contract, or without some of the names."""
+def _check_plugin(layer: str, choice: _Choice, home: ModuleType, names: Sequence[str]) -> None:
+    """Raise LayerError for a plugin that is written for another version of the conformance tests or lacks names."""
     if choice.module == "stock":
         return
-    contract, ours = getattr(home, "__contract__", None), CONTRACTS[layer]
-    if contract != ours:
-        kept = "says no `__contract__`" if contract is None else f"keeps contract {contract!r}"
-        older = isinstance(contract, int) and contract > ours
-        raise LayerError(f"{choice} was chosen ({choice.chosen}) for the layer `{layer}`, and {kept}, where this lamina-ir "
-                         f"asks for {ours}; {'upgrade lamina, or ' if older else ''}{_remedy(layer, choice)}")
+    contract, required = getattr(home, "__contract__", None), CONTRACTS[layer]
+    if contract != required:
+        version = "has no `__contract__`" if contract is None else f"has contract {contract!r}"
+        is_newer = isinstance(contract, int) and contract > required
+        raise LayerError(f"{choice} was selected ({choice.chosen}) for the layer `{layer}`, but {version}; this "
+                         f"lamina-ir requires {required}; {'upgrade lamina, or ' if is_newer else ''}"
+                         f"{_fix(layer, choice)}")
     missing = [name for name in names if name != "__version__" and not hasattr(home, name)]
     if missing:
-        raise _lacking(layer, choice, missing)
+        raise _missing_names_error(layer, choice, missing)
 
 
 def _choose(layer: str) -> _Choice:
-    """What stands for a layer, by `use`, the environment, or what is installed."""
+    """Select the implementation of a layer: by `use`, the environment variable, or installed entry points."""
     if layer in _used:
         return _used[layer]
-    said = os.environ.get(_VARIABLE)
-    if said is not None:
-        named = _read(said)
-        if layer in named or not named:
-            return _Choice(named.get(layer, "stock"), _VARIABLE if named else "stock")
-    found = [_Choice(module, "installed", by) for declared, module, by in _declared() if declared == layer]
+    variable = os.environ.get(_VARIABLE)
+    if variable is not None:
+        selected = _parse_variable(variable)
+        if layer in selected or not selected:
+            return _Choice(selected.get(layer, "stock"), _VARIABLE if selected else "stock")
+    found = [_Choice(module, "installed", by) for declared, module, by in _find_plugins() if declared == layer]
     if len({choice.module for choice in found}) > 1:
         names = " and ".join(map(str, found))
         one = found[0].module
-        raise LayerError(f"{names} are installed for the layer `{layer}`; choose one by {_VARIABLE}={layer}={one}, by "
-                         f"lamina.use({layer.replace('.', '_')}={one!r}) before anything of lamina is used, or none by "
-                         f"{_VARIABLE}= (empty)")
+        raise LayerError(f"{names} are installed for the layer `{layer}`; select one with {_VARIABLE}={layer}={one} or "
+                         f"with lamina.use({layer.replace('.', '_')}={one!r}) before any other use of lamina, or none "
+                         f"with {_VARIABLE}= (empty)")
     return found[0] if found else _Choice("stock", "stock")
 
 
-def _read(said: str) -> dict[str, str]:
-    """`batching=yourlab_batching,autodiff=stock` -> {layer: module}."""
-    named = {}
-    for part in filter(None, map(str.strip, said.split(","))):
+def _parse_variable(text: str) -> dict[str, str]:
+    """Parse `batching=yourlab_batching,nn=yourlab_nn` to {layer: module}."""
+    selected = {}
+    for part in filter(None, map(str.strip, text.split(","))):
         layer, mark, module = map(str.strip, part.partition("="))
-        if not (layer in CONTRACTS and mark and _dotted(module)):
+        if not (layer in CONTRACTS and mark and _is_dotted_name(module)):
             known = f"a layer of {', '.join(CONTRACTS)}"
-            wrong = "layer=module, separated by commas" if layer in CONTRACTS or not mark else known
-            raise LayerError(f"{_VARIABLE}={said}: {part!r}: expected {wrong}; set it empty for the stock layers")
-        named[layer] = module
-    return named
+            expected = "layer=module, separated by commas" if layer in CONTRACTS or not mark else known
+            raise LayerError(f"{_VARIABLE}={text}: {part!r}: expected {expected}; set it empty for the default "
+                             "implementations")
+        selected[layer] = module
+    return selected
 
 
-def _dotted(module: str) -> bool:
+def _is_dotted_name(module: str) -> bool:
     return all(part.isidentifier() for part in module.split("."))
 
 
-def _declared() -> list[tuple[str, str, str]]:
-    """(layer, module, distribution) of the entry points of all that is installed; looked for once."""
-    if not _looked:
+def _find_plugins() -> list[tuple[str, str, str]]:
+    """Return (layer, module, distribution) of the entry points of installed distributions; searched once."""
+    if not _searched:
         _installed[:] = dict.fromkeys(_entry_points(sys.path))
-        _looked.append(True)
+        _searched.append(True)
     return _installed
 
 
 def _entry_points(folders: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """As `importlib.metadata` finds them, which takes 20 times as long to import and to read all that is installed."""
+    """Find entry points as `importlib.metadata` does, which takes 20 times as long (import and search)."""
     for folder in folders:
         try:
             names = os.listdir(folder or ".")
@@ -290,34 +301,35 @@ def _entry_points(folders: Sequence[str]) -> Iterator[tuple[str, str, str]]:
                 except OSError:
                     continue
                 if f"[{GROUP}]" in text:
-                    yield from _of_group(text, name.rpartition(".")[0].rpartition("-")[0].replace("_", "-") or name)
+                    distribution = name.rpartition(".")[0].rpartition("-")[0].replace("_", "-")
+                    yield from _parse_entry_points(text, distribution or name)
 
 
-def _of_group(text: str, distribution: str) -> Iterator[tuple[str, str, str]]:
-    inside = False
+def _parse_entry_points(text: str, distribution: str) -> Iterator[tuple[str, str, str]]:
+    in_group = False
     for line in map(str.strip, text.splitlines()):
         if line.startswith("["):
-            inside = line == f"[{GROUP}]"
-        elif inside and line and line[0] not in "#;":
+            in_group = line == f"[{GROUP}]"
+        elif in_group and line and line[0] not in "#;":
             layer, mark, module = map(str.strip, line.partition("="))
-            if layer not in CONTRACTS or not mark or not _dotted(module):
+            if layer not in CONTRACTS or not mark or not _is_dotted_name(module):
                 raise LayerError(f"{distribution} declares the entry point {line!r} in the group {GROUP}: expected a layer of "
                                  f"{', '.join(CONTRACTS)} and the import name of a module; upgrade or uninstall "
-                                 f"{distribution}, or set {_VARIABLE}= (empty) for the stock layers")
+                                 f"{distribution}, or set {_VARIABLE}= (empty) for the default implementations")
             yield layer, module, distribution
 
 
-def _described(layer: str, choice: _Choice) -> Layer:
-    module = choice.module if choice.module != "stock" else _room(layer)
+def _describe(layer: str, choice: _Choice) -> Layer:
+    module = choice.module if choice.module != "stock" else _package(layer)
     loaded = sys.modules.get(module)
-    known = choice.distribution or (_room(layer).replace("_", "-") if choice.module == "stock" else None)
+    known = choice.distribution or (_package(layer).replace("_", "-") if choice.module == "stock" else None)
     return Layer(layer, module, *_distribution(module, known), getattr(loaded, "__file__", None),
                  getattr(loaded, "__contract__", CONTRACTS[layer]), choice.chosen)
 
 
 def _distribution(module: str, known: str | None) -> tuple[str | None, str | None]:
-    """(name, version) of the distribution that a module came with."""
-    from importlib import metadata  # takes milliseconds to load, and few ask
+    """Return (name, version) of the distribution that contains a module."""
+    from importlib import metadata  # on demand: takes milliseconds to import
 
     by = known or next(iter(metadata.packages_distributions().get(module.split(".")[0], ())), None)
     try:

@@ -1,8 +1,8 @@
-"""Programs that compute less, for who runs them as they stand, equation by equation; XLA finds such things out by itself.
+"""Simplify a program before the NumPy evaluator runs it: dead code and broadcast values. XLA does this itself.
 
-What no result needs goes, and of values that are repeated along axes one is computed: a product with rows that are all the same
-is a product with one row, a product with ones is a sum. Derivatives are full of these, since what a sum hands back to its
-operand is a number, repeated. Elements are made of the same products as before: NaN and infinities stay where they were.
+A value that is broadcast along an axis is computed once: a matrix product with identical rows becomes a product with
+one row, and a product with ones becomes a sum. Derivatives contain many of these, because the transpose of a sum broadcasts
+a number. Each result element is still computed from the same products, so NaNs and infinities stay where they were.
 """
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Replacement = tuple[list[Eqn], list[Any]]
 
 @takes(closed=CLOSED)
 def lean(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """A program that computes the same with less, and takes the same arguments.
+    """Return an equivalent program with the same arguments that computes less.
 
     Args:
-      closed: a program. Those nested in it are left as they are.
+      closed: a program. Programs nested in it are not changed.
     Returns:
-      A program, remembered with `closed`; itself where there is nothing to do.
+      A program, memoized with `closed`; `closed` itself if nothing can be simplified.
 
     >>> from lamina_ir import parse
     >>> text = '''{ lambda ; a:f32[2,3]. let
@@ -46,29 +46,30 @@ def lean(closed: ClosedJaxpr) -> ClosedJaxpr:
         d:f32[2,4] = broadcast_in_dim[broadcast_dimensions=(0, 1) shape=(2, 4)] c
       in (d,) }
     """
-    made: ClosedJaxpr | None = closed.memo("lean", lambda: _made(closed))
+    made: ClosedJaxpr | None = closed.memo("lean", lambda: _simplify(closed))
     return closed if made is None else made
 
 
-def _made(closed: ClosedJaxpr) -> ClosedJaxpr | None:
-    made = dce(closed, instantiate=True)[0]
-    if any(e.primitive is prims.broadcast_in_dim_p for e in made.eqns):
-        thin = rewrite(made, _Repeats(), nested=False)
-        made = made if thin is made else dce(thin, instantiate=True)[0]
-    return None if made is closed else made  # a program that held itself would wait for the collector
+def _simplify(closed: ClosedJaxpr) -> ClosedJaxpr | None:
+    result = dce(closed, instantiate=True)[0]
+    if any(e.primitive is prims.broadcast_in_dim_p for e in result.eqns):
+        simplified = rewrite(result, _BroadcastSimplifier(), nested=False)
+        result = result if simplified is result else dce(simplified, instantiate=True)[0]
+    # A program memoized with itself would be a reference cycle, freed only by the garbage collector.
+    return None if result is closed else result
 
 
-class _Repeats:
-    """Replaces equations, for `rewrite`, one after the other; remembers which values are others, repeated."""
+class _BroadcastSimplifier:
+    """Replaces equations in order, for `rewrite`; tracks which values are broadcasts of smaller ones."""
 
     def __init__(self) -> None:
-        self.made_by: dict[Any, Eqn] = {}  # repeated value -> its broadcast_in_dim
+        self.made_by: dict[Any, Eqn] = {}  # broadcast value -> its broadcast_in_dim
 
     def __call__(self, e: Eqn) -> Replacement | None:
         p = e.primitive
-        repeated = [a for a in e.invars if type(a) is not Literal and a in self.made_by]
+        broadcast = [a for a in e.invars if type(a) is not Literal and a in self.made_by]
         new = None
-        if not repeated or p.multiple or e.outvars[0].aval.over:
+        if not broadcast or p.multiple or e.outvars[0].aval.over:
             pass
         elif p is prims.dot_general_p:
             new = self.product(e)
@@ -76,7 +77,7 @@ class _Repeats:
             new = self.moved(e)
         elif p is prims.mul_p and (x := self.times_one(e)) is not None:
             return [], [x]
-        elif p.elementwise and p.family == "elementwise":  # ours, which all take numbers
+        elif p.elementwise and p.family == "elementwise":  # built-in ones, which accept any shape, scalars included
             new = self.elementwise(e)
         for made in [e] if new is None else new[0]:
             if made.primitive is prims.broadcast_in_dim_p:
@@ -84,14 +85,14 @@ class _Repeats:
         return new
 
     def source(self, a: Any) -> Any:
-        """The number that is repeated, or None; a number is itself."""
+        """Return the scalar of which `a` is a broadcast (a scalar itself included), or None."""
         if not a.aval.shape:
             return a
         made_by = None if type(a) is Literal else self.made_by.get(a)
         return None if made_by is None or made_by.invars[0].aval.shape else made_by.invars[0]
 
     def is_one(self, a: Any) -> bool:
-        """Whether all elements are 1: not of complex numbers, where 1 times infinity is not a number."""
+        """Return whether all elements are 1. False for complex numbers, where 1 times infinity gives NaN parts."""
         a = self.source(a)
         return type(a) is Literal and not dtypes.is_complex(a.aval.dtype) and not dtypes.is_key(a.aval.dtype) and a.val == 1
 
@@ -102,19 +103,20 @@ class _Repeats:
         return None
 
     def moved(self, e: Eqn) -> Replacement | None:
-        number, new, shape = self.source(e.invars[0]), _New(e), e.outvars[0].aval.shape
+        number, new, shape = self.source(e.invars[0]), _EqnBuilder(e), e.outvars[0].aval.shape
         if number is not None:
             return new.end(new.repeat(number, (), shape))
         if e.primitive is not prims.transpose_p:
             return None
-        thin = new.op(e.primitive, self.thin(new, e.invars[0], ()), **e.params)
-        return new.end(new.repeat(thin, tuple(range(len(shape))), shape))
+        small = new.op(e.primitive, self.shrink(new, e.invars[0], ()), **e.params)
+        return new.end(new.repeat(small, tuple(range(len(shape))), shape))
 
     def elementwise(self, e: Eqn) -> Replacement | None:
-        """Of numbers that are repeated, the number is computed, and of one array with numbers beside it, that."""
+        """Compute on the small operands, then broadcast: if all operands are broadcast scalars, or if all others are
+        one broadcast array."""
         numbers = [self.source(a) for a in e.invars]
         arrays = [a for a, n in zip(e.invars, numbers) if n is None]
-        shape, new = e.outvars[0].aval.shape, _New(e)
+        shape, new = e.outvars[0].aval.shape, _EqnBuilder(e)
         if not arrays:
             return new.end(new.repeat(new.op(e.primitive, *numbers, **e.params), (), shape))
         if any(a is not arrays[0] or a not in self.made_by or a.aval.shape != shape for a in arrays):
@@ -126,45 +128,48 @@ class _Repeats:
     def product(self, e: Eqn) -> Replacement | None:
         x, y = e.invars
         (lc, rc), (lb, rb) = e.params["dimension_numbers"]
-        new = _New(e)
+        # dot_general(x, ones) sums x over the contracted axes; the free axes of `ones` become broadcast axes of the
+        # result.
+        new = _EqnBuilder(e)
         dtype, shape = e.outvars[0].aval.dtype, e.outvars[0].aval.shape
         if all(dtypes.is_number(d) and not dtypes.is_complex(d) for d in (x.aval.dtype, y.aval.dtype, dtype)):
             for one, array, axes, batch, at in ((x, y, rc, rb, 1), (y, x, lc, lb, 0)):
                 if self.is_one(one):
-                    array = self.thin(new, array, (*axes, *batch))
+                    array = self.shrink(new, array, (*axes, *batch))
                     total = new.sum(array, axes, batch, product_dtype(x.aval.dtype, y.aval.dtype, dtype), dtype)
                     free = total.aval.shape[len(batch):]
                     others = (1,) * (len(shape) - len(batch) - len(free))
-                    thin = total.aval.shape[:len(batch)] + (free + others if at == 0 else others + free)
-                    return new.end(new.repeat(new.reshape(total, thin), tuple(range(len(shape))), shape))
-        left, right = self.thin(new, x, (*lc, *lb)), self.thin(new, y, (*rc, *rb))
+                    small = total.aval.shape[:len(batch)] + (free + others if at == 0 else others + free)
+                    return new.end(new.repeat(new.reshape(total, small), tuple(range(len(shape))), shape))
+        # Contracted and batch axes keep their length, since both operands must agree on them.
+        left, right = self.shrink(new, x, (*lc, *lb)), self.shrink(new, y, (*rc, *rb))
         if left is x and right is y:
             return None
         return new.end(new.repeat(new.op(e.primitive, left, right, **e.params), tuple(range(len(shape))), shape))
 
-    def thin(self, new: _New, a: Any, kept: tuple[int, ...]) -> Any:
-        """The value with length 1 along axes along which it is repeated, those `kept` apart."""
+    def shrink(self, new: _EqnBuilder, a: Any, full_axes: tuple[int, ...]) -> Any:
+        """Return the value with length 1 along its broadcast axes, except along `full_axes`."""
         by = None if type(a) is Literal else self.made_by.get(a)
         if by is None:
             return a
         x, dims, shape = by.invars[0], by.params["broadcast_dimensions"], a.aval.shape
         lengths = dict(zip(dims, x.aval.shape))
-        thin = tuple([n if k in kept else lengths.get(k, 1) for k, n in enumerate(shape)])
-        if thin == shape:
+        small = tuple([n if k in full_axes else lengths.get(k, 1) for k, n in enumerate(shape)])
+        if small == shape:
             return a
-        spread = tuple([lengths.get(k, 1) for k in range(len(shape))])
-        return new.reshape(x, thin) if thin == spread else new.repeat(x, dims, thin)
+        smallest = tuple([lengths.get(k, 1) for k in range(len(shape))])
+        return new.reshape(x, small) if small == smallest else new.repeat(x, dims, small)
 
 
-class _New:
-    """Equations in the place of one."""
+class _EqnBuilder:
+    """Builds the equations that replace one equation."""
 
     def __init__(self, e: Eqn) -> None:
-        self.instead_of, self.eqns = e, list[Eqn]()
+        self.replaced, self.eqns = e, list[Eqn]()
 
     def op(self, prim: Primitive, *operands: Any, **params: Any) -> Var:
         out = Var(prim.infer(*[a.aval for a in operands], **params))
-        self.eqns.append(Eqn(prim, operands, (out,), params, self.instead_of.source))
+        self.eqns.append(Eqn(prim, operands, (out,), params, self.replaced.source))
         return out
 
     def end(self, value: Any) -> Replacement:
@@ -184,7 +189,7 @@ class _New:
         return self.op(prims.convert_element_type_p, x, new_dtype=dtype, weak_type=False)
 
     def sum(self, x: Any, axes: tuple[int, ...], batch: tuple[int, ...], wide: np.dtype, dtype: np.dtype) -> Any:
-        """The sum over axes in a dtype, rounded to another; batch axes come first."""
+        """Sum over `axes` in dtype `wide`, round to `dtype`, and move the batch axes to the front."""
         free = [k for k in range(len(x.aval.shape)) if k not in axes]
         order = [*batch, *[k for k in free if k not in batch]]
         total = self.convert(self.op(prims.reduce_sum_p, self.convert(x, wide), axes=axes), dtype)

@@ -1,6 +1,6 @@
-"""Events for programs that watch lamina: `record_event` and `record_event_duration_secs` tell all listeners.
+"""Events for monitoring: `record_event` and `record_event_duration_secs` call all listeners.
 
-The runtime tells `/lamina/compile/backend_compile_duration`, in seconds, of each program that the compiler is given.
+For each program that is compiled, the runtime records `/lamina/compile/backend_compile_duration`, in seconds.
 """
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _duration_listeners: list[Callable[..., None]] = []
 
 
 def record_event(event: str, **kwargs: str | int) -> None:
-    """Tell the listeners that something happened.
+    """Call the listeners for an event.
 
     Args:
-      event: its name, as a path.
-      kwargs: what else is known of it.
+      event: the name of the event, a path.
+      kwargs: further data.
 
     >>> register_event_listener(lambda event, **facts: print(event, facts))
     >>> record_event("/shop/sold", number=2)
@@ -30,46 +30,46 @@ def record_event(event: str, **kwargs: str | int) -> None:
 
 
 def record_event_duration_secs(event: str, duration: float, **kwargs: str | int) -> None:
-    """Tell the listeners how long something took.
+    """Call the listeners for an event with a duration.
 
     Args:
-      event: its name, as a path.
+      event: the name of the event, a path.
       duration: seconds.
-      kwargs: what else is known of it.
+      kwargs: further data.
     """
     for listener in list(_duration_listeners):
         listener(event, duration, **kwargs)
 
 
-def _callable(call: str, callback: Callable[..., None]) -> Callable[..., None]:
+def _check_callable(call: str, callback: Callable[..., None]) -> Callable[..., None]:
     if not callable(callback):
         raise TypeError(f"{call}: expected a function; got {type(callback).__name__}")
     return callback
 
 
 def register_event_listener(callback: Callable[..., None]) -> None:
-    """Have `callback(event, **facts)` called at each event.
+    """Register `callback(event, **data)` for all events.
 
     Args:
       callback: the function.
     Raises:
-      TypeError: it is none.
+      TypeError: it is not callable.
     """
-    _listeners.append(_callable("register_event_listener", callback))
+    _listeners.append(_check_callable("register_event_listener", callback))
 
 
 def register_event_duration_secs_listener(callback: Callable[..., None]) -> None:
-    """Have `callback(event, seconds, **facts)` called at each event that took some time.
+    """Register `callback(event, seconds, **data)` for all events with a duration.
 
     Args:
       callback: the function.
     Raises:
-      TypeError: it is none.
+      TypeError: it is not callable.
     """
-    _duration_listeners.append(_callable("register_event_duration_secs_listener", callback))
+    _duration_listeners.append(_check_callable("register_event_duration_secs_listener", callback))
 
 
 def clear_event_listeners() -> None:
-    """Forget all listeners."""
+    """Remove all listeners."""
     _listeners.clear()
     _duration_listeners.clear()

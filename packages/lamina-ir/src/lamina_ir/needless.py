@@ -1,7 +1,8 @@
-"""Sums and extremes over a mapped axis of what is the same on all its members: no communication is needed for them.
+"""Remove psum, pmax and pmin of values that are replicated over the axis, since they need no communication.
 
-Done once, when a map is whole: the derivative of a sum *inside* of a map is a sum of what the members make of it, which may
-differ, so whoever differentiates there must still see it. From outside the two are one function.
+This is done only when a map is complete. Inside a map the transpose of a psum sums the cotangents of the members, which
+may differ, so differentiation there must still see the psum. Seen from outside of the map, both forms are the same
+function.
 """
 from __future__ import annotations
 
@@ -19,20 +20,20 @@ from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 
 __all__ = ["without_needless"]
 
-_KINDS = frozenset([prims.psum_p, prims.pmax_p, prims.pmin_p])
+_REDUCTIONS = frozenset([prims.psum_p, prims.pmax_p, prims.pmin_p])
 
 
 @takes(closed=CLOSED, sizes=MAPPING)
 def without_needless(closed: ClosedJaxpr, sizes: Mapping[Any, int]) -> ClosedJaxpr:
-    """A program without sums and extremes over axes of values that do not differ over them.
+    """Replace psum, pmax and pmin over axes over which their operand does not vary.
 
-    Where such a value was summed it is multiplied, and where its extreme was taken it is taken itself.
+    Such a psum becomes a product with the axis size; such a pmax or pmin becomes its operand.
 
     Args:
-      closed: a program whose types say what differs.
+      closed: a program whose types have their varying axes.
       sizes: the size of each axis.
     Returns:
-      A program, remembered with `closed`; itself where there is nothing to do.
+      A program, memoized with `closed`; `closed` itself if nothing changes.
 
     >>> from lamina_ir import parse
     >>> text = ("{ lambda ; a:f32[]{i} b:f32[]. let c:f32[] d:f32[] = psum[axes=('i',) axis_index_groups=None] a b "
@@ -44,86 +45,86 @@ def without_needless(closed: ClosedJaxpr, sizes: Mapping[Any, int]) -> ClosedJax
       in (c, d) }
     """
     with roomy():
-        return _without(closed, sizes)
+        return _drop_in_program(closed, sizes)
 
 
-def _without(closed: ClosedJaxpr, sizes: Mapping[Any, int]) -> ClosedJaxpr:
+def _drop_in_program(closed: ClosedJaxpr, sizes: Mapping[Any, int]) -> ClosedJaxpr:
     if not sizes or closed.jaxpr.axis_names.isdisjoint(sizes):
         return closed
-    return closed.memo(("without needless", frozenset(sizes.items())), lambda: _written(closed, sizes)) or closed
+    return closed.memo(("without needless", frozenset(sizes.items())), lambda: _rewrite_program(closed, sizes)) or closed
 
 
-def _written(closed: ClosedJaxpr, sizes: Mapping[Any, int]) -> ClosedJaxpr | None:
+def _rewrite_program(closed: ClosedJaxpr, sizes: Mapping[Any, int]) -> ClosedJaxpr | None:
     jaxpr = closed.jaxpr
     eqns: list[Eqn] = []
-    same: dict[Any, Any] = {}  # result -> the operand that it is
+    replacements: dict[Any, Any] = {}  # result -> the operand that replaces it
     changed = False
     for e in jaxpr.eqns:
-        if same and not same.keys().isdisjoint(e.invars):
-            e = e.replace(invars=[same.get(v, v) for v in e.invars])
-        found = _of_eqn(e, sizes, same)
+        if replacements and not replacements.keys().isdisjoint(e.invars):
+            e = e.replace(invars=[replacements.get(v, v) for v in e.invars])
+        found = _drop_in_eqn(e, sizes, replacements)
         changed = changed or len(found) != 1 or found[0] is not e
         eqns += found
     if not changed:
         return None
-    made = ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, [same.get(v, v) for v in jaxpr.outvars]), closed.consts)
+    made = ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, [replacements.get(v, v) for v in jaxpr.outvars]), closed.consts)
     if "source" in closed.remembered():
         source = closed.memo("source", lambda: None)
         made.memo("source", lambda: source)
     return made
 
 
-def _of_eqn(e: Eqn, sizes: Mapping[Any, int], same: dict[Any, Any]) -> list[Eqn]:
+def _drop_in_eqn(e: Eqn, sizes: Mapping[Any, int], same: dict[Any, Any]) -> list[Eqn]:
     p, params = e.primitive, e.params
-    if p in _KINDS and params["axis_index_groups"] is None:
-        return _reduction(e, sizes, same)
+    if p in _REDUCTIONS and params["axis_index_groups"] is None:
+        return _drop_axes(e, sizes, same)
     if not p.subprograms:
         return [e]
     if p.flow.binds:  # type: ignore[union-attr]
-        hidden = p.flow.binds.names(params)  # type: ignore[union-attr]
+        hidden = p.flow.binds.names(params)  # type: ignore[union-attr]  # inner axes shadow outer ones of the same name
         sizes = {n: size for n, size in sizes.items() if n not in hidden}
     new: dict[str, Any] = {}
     for name in p.subprograms:
         value = params[name]
         if isinstance(value, ClosedJaxpr):
-            new[name] = _without(value, sizes)
+            new[name] = _drop_in_program(value, sizes)
         elif isinstance(value, tuple):
-            made = tuple([_without(v, sizes) for v in value])
+            made = tuple([_drop_in_program(v, sizes) for v in value])
             new[name] = value if all(a is b for a, b in zip(made, value)) else made
     return [e] if all(params[n] is v for n, v in new.items()) else [e.replace(params={**params, **new})]
 
 
-def _reduction(e: Eqn, sizes: Mapping[Any, int], same: dict[Any, Any]) -> list[Eqn]:
+def _drop_axes(e: Eqn, sizes: Mapping[Any, int], same: dict[Any, Any]) -> list[Eqn]:
     axes = e.params["axes"]
     rest = [tuple([n for n in axes if n not in sizes or n in v.aval.over]) for v in e.invars]
     if all(r == axes for r in rest):
         return [e]
-    # Operands that are reduced over the same axes stay together.
+    # Operands that are still reduced over the same axes stay in one equation, so that they take one communication.
     found: list[Eqn] = []
     for some in dict.fromkeys(rest):
         at = [i for i, r in enumerate(rest) if r == some]
         ins: list[Any] = [e.invars[i] for i in at]
         outs = [e.outvars[i] for i in at]
-        whole = some == axes or e.primitive is not prims.psum_p  # no members to count
+        no_factor = some == axes or e.primitive is not prims.psum_p
         if some:
-            totals = outs if whole else [Var(v.aval) for v in outs]
+            totals = outs if no_factor else [Var(v.aval) for v in outs]
             found.append(e.replace(invars=ins, outvars=totals, params={**e.params, "axes": some}))
             ins = totals
-        elif whole:
+        elif no_factor:
             same.update(zip(outs, ins))
-        if not whole:
+        if not no_factor:
             n = math.prod([sizes[n] for n in axes if n not in some])
-            found += [made for x, out in zip(ins, outs) for made in _times(e, x, out, n)]
+            found += [made for x, out in zip(ins, outs) for made in _multiply(e, x, out, n)]
     return found
 
 
-def _times(e: Eqn, x: Any, out: Var, n: int) -> list[Eqn]:
-    """`out = n x`, rounded once; integers wrap as their sum does."""
+def _multiply(e: Eqn, x: Any, out: Var, n: int) -> list[Eqn]:
+    """Return equations for `out = n x`, rounded once; integers wrap around as their sum does."""
     dtype = x.aval.dtype
     if dtypes.is_float(dtype) and dtype.itemsize < 4 and int(np.asarray(n).astype(dtype).astype(np.float64)) != n:
-        wide = np.dtype("float32")  # has numbers of members that the small type has not
+        wide = np.dtype("float32")  # `n` is not representable in the small type
         a, b = [Var(shaped(x.aval.shape, wide).differing(out.aval.over)) for _ in range(2)]
-        return [_convert(e, x, a), *_times(e, a, b, n), _convert(e, b, out)]
+        return [_convert(e, x, a), *_multiply(e, a, b, n), _convert(e, b, out)]
     value = np.asarray(n).astype(np.int64).astype(dtype)[()]
     return [e.replace(primitive=prims.mul_p, invars=[x, Literal(value, shaped((), dtype, x.aval.weak_type))], outvars=(out,),
                       params={})]

@@ -1,28 +1,28 @@
-"""Which versions of its neighbours each package works with, compared as packages are imported: packages are released apart.
+"""Check versions of sibling packages when they are imported. The packages are released independently.
 
-A package's `_version.py` calls `needs`, before anything else of the package is imported: what a misfit would break later, as
-a name that is missing somewhere, is one sentence then. Which of two comes first does not matter.
+The `_version.py` of a package calls `require_versions` before any other import of the package. A mismatch is then one
+clear error instead of, for example, a missing name later. The order of imports does not matter.
 """
 from __future__ import annotations
 
 from ._version import __version__
 
 _versions = {"lamina-ir": __version__}
-_asking: dict[str, dict[str, tuple[str, str]]] = {}  # neighbour -> who asks -> (its version, the range)
+_asking: dict[str, dict[str, tuple[str, str]]] = {}  # required package -> requiring package -> (its version, range)
 
 
 def needs(distribution: str, version: str, *ranges: str) -> None:
-    """Say which version of a package is being imported, and which versions of its neighbours it works with.
+    """Register the version of a package that is being imported, and check the versions of its sibling packages.
 
-    Neighbours that were imported before are compared at once, others as soon as they say their own version.
+    Sibling packages that are already imported are checked immediately, others when they register their version.
 
     Args:
-      distribution: the package's name, as pip knows it.
-      version: its version; a local label, as in `0.4.0+yourlab.1`, and what marks a version before release count for nothing.
-      ranges: one for each neighbour, `name>=lowest,<first that is too new`; the second half may be missing.
+      distribution: the distribution name of the package.
+      version: its version. Local labels (`0.4.0+yourlab.1`) and pre-release markers are ignored.
+      ranges: one per sibling package, `name>=minimum,<bound`; the bound may be omitted.
     Raises:
-      ImportError: two packages do not fit; it names both, the range, and what to install.
-      ValueError: a range is written in another way.
+      ImportError: a version is out of range; the message names both packages, the range, and what to install.
+      ValueError: a range has another format.
 
     >>> needs("yourlab-nn", "1.0", "lamina-ir>=0.1")
     >>> needs("yourlab-nn", "1.0", "lamina-ir>=99")
@@ -30,33 +30,34 @@ def needs(distribution: str, version: str, *ranges: str) -> None:
     ImportError: yourlab-nn 1.0 needs lamina-ir>=99, and lamina-ir 0.1.0 is installed; pip install 'lamina-ir>=99'
     """
     _versions[distribution] = version
-    for asker, (its_version, wanted) in _asking.get(distribution, {}).copy().items():
-        _compare(asker, its_version, distribution, wanted)
-    for wanted in ranges:
-        neighbour, found, _ = wanted.partition(">=")
+    for requirer, (its_version, required) in _asking.get(distribution, {}).copy().items():
+        _check_range(requirer, its_version, distribution, required)
+    for required in ranges:
+        sibling, found, _ = required.partition(">=")
         if not found:
-            raise ValueError(f"needs: {wanted!r} of {distribution} is no range such as 'lamina-ir>=0.1,<0.2'")
-        _asking.setdefault(neighbour, {})[distribution] = version, wanted
-        if neighbour in _versions:
-            _compare(distribution, version, neighbour, wanted)
+            raise ValueError(f"require_versions: a range of {distribution} must look like 'lamina-ir>=0.1,<0.2'; got "
+                             f"{required!r}")
+        _asking.setdefault(sibling, {})[distribution] = version, required
+        if sibling in _versions:
+            _check_range(distribution, version, sibling, required)
 
 
-def _compare(asker: str, version: str, neighbour: str, wanted: str) -> None:
-    """Raise where the neighbour's version lies outside the range."""
-    low, bounded, high = wanted.partition(">=")[2].partition(",<")
-    there = _numbers(_versions[neighbour])
-    too_old = there < _numbers(low)
-    if not too_old and not (bounded and there >= _numbers(high)):
+def _check_range(requirer: str, version: str, sibling: str, required: str) -> None:
+    """Raise ImportError if the version of `sibling` is outside the range."""
+    low, bounded, high = required.partition(">=")[2].partition(",<")
+    installed = _numbers(_versions[sibling])
+    too_old = installed < _numbers(low)
+    if not too_old and not (bounded and installed >= _numbers(high)):
         return
-    for asking in _asking.values():
-        asking.pop(asker, None)  # its import fails: what it asked of others is void
-    remedy = f"pip install '{wanted}'" if too_old else f"pip install --upgrade {asker}, or pip install '{wanted}'"
-    raise ImportError(f"{asker} {version} needs {wanted}, and {neighbour} {_versions[neighbour]} is installed; {remedy}",
-                      name=neighbour.replace("-", "_"))
+    for requirements in _asking.values():
+        requirements.pop(requirer, None)  # its import fails, so its requirements no longer matter
+    fix = f"pip install '{required}'" if too_old else f"pip install --upgrade {requirer}, or pip install '{required}'"
+    raise ImportError(f"{requirer} {version} needs {required}, and {sibling} {_versions[sibling]} is installed; {fix}",
+                      name=sibling.replace("-", "_"))
 
 
 def _numbers(text: str) -> list[int]:
-    """`0.2.0rc1` -> [0, 2]: the leading numbers, without zeros at the end."""
+    """Return the leading numbers of a version, without trailing zeros: `0.2.0rc1` -> [0, 2]."""
     found = []
     for part in text.split("."):
         rest = part.lstrip("0123456789")

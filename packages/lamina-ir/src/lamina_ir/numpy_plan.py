@@ -1,7 +1,8 @@
-"""A program made ready for NumPy, once: its values are numbered, its equations are steps that say which they read and write.
+"""Compile a program once to a flat list of NumPy steps, which name the values they read and write by index.
 
-A `Plan` is remembered with its program. It holds no values but literals. Meanings are looked up in the ops at each step, so
-what `def_impl` says later holds; those of `prims` may say what can be done ahead (prims/_quiet.py).
+A `NumpyPlan` is memoized with its program and holds no values except literals. A step looks up `Primitive.numpy` when
+it runs, so a later `def_impl` takes effect. The implementations in `prims` may prepare work per equation
+(prims/_numpy_calls.py).
 """
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 
 __all__ = ["Plan", "Step", "last_uses"]
 
-# (how many operands it is called with: 1, 2, or 0: any number and perhaps several results; what has the meaning; the first
-# operand, the second, all; result or results; its type or types; what nothing reads later; the equation). A tuple: to unpack
-# one costs less than to ask an object.
+# (operand count: 1, 2, or 0 for any number and perhaps several results; object whose `.numpy` is called; first operand;
+# last operand; all operands; result or results; its type or types; values that die here; the equation).
+# A tuple, because unpacking one is cheaper than reading attributes.
 Step = tuple[int, Any, int, int, tuple[int, ...], Any, Any, tuple[int, ...], Eqn]
 
 
 class _Call:
-    """Stands for an op that is called with more than its operands, or with less ado: `numpy(*arrays)`."""
+    """A step's function of the operands alone, as an object with `numpy`, so that steps treat it like a primitive."""
 
     __slots__ = ("numpy",)
 
@@ -31,7 +32,7 @@ class _Call:
 
 
 def last_uses(jaxpr: Jaxpr) -> list[list[Var]]:
-    """For each equation, the variables that nothing reads after it (its own unread results included)."""
+    """List, for each equation, the variables that are dead after it (including its own unread results)."""
     seen: set[Any] = {v for v in jaxpr.outvars if isinstance(v, Var)}
     dead: list[list[Var]] = []
     for e in reversed(jaxpr.eqns):
@@ -46,43 +47,44 @@ def last_uses(jaxpr: Jaxpr) -> list[list[Var]]:
 
 
 class Plan:
-    """What is done to evaluate one program.
+    """The steps that evaluate one program.
 
     Args:
       jaxpr: the program.
-      call: `call(eqn)` gives the meaning of an equation that takes more than operands, as a function of these; None: the op's.
-      whole: each value is computed as it is, because somebody looks at all of them.
+      call: `call(eqn)` returns the NumPy implementation of an equation as a function of its operands, or None if
+        `Primitive.numpy` is that function.
+      whole: compute every value at its full shape, because an observer sees them all.
 
     Attributes:
-      start: for each value its array, if it is a literal, else None. Constants come first, then arguments.
-      steps: the equations, in order.
-      outs, gives_literals: the results' numbers, and whether some are literals.
-      most, where: the most bytes that values take at once, and the equation at which they do.
+      initial_values: for each value its array if it is a literal, else None. Constants come first, then arguments.
+      steps: one per equation, in order.
+      outs, has_literal_results: the indices of the results, and whether some are literals.
+      peak_bytes, peak_eqn: the most bytes that live values take, and the equation where they do.
     """
 
-    __slots__ = ("start", "steps", "outs", "gives_literals", "most", "where")
+    __slots__ = ("initial_values", "steps", "outs", "has_literal_results", "peak_bytes", "peak_eqn")
 
-    def __init__(self, jaxpr: Jaxpr, call: Callable[[Eqn], Callable[..., Any] | None], whole: bool = False) -> None:
-        self.start: list[np.ndarray | None] = []
-        written = jaxpr
+    def __init__(self, jaxpr: Jaxpr, call: Callable[[Eqn], Callable[..., Any] | None], full_shapes: bool = False) -> None:
+        self.initial_values: list[np.ndarray | None] = []
+        original = jaxpr
         numbers: dict[Any, int] = {}
 
         def number(a: Any) -> int:
             if type(a) is Literal:
                 array = np.array(a.val, a.aval.dtype)
-                array.setflags(write=False)  # each run reads the same one
-                self.start.append(array)
-                return len(self.start) - 1
+                array.setflags(write=False)  # shared by all runs
+                self.initial_values.append(array)
+                return len(self.initial_values) - 1
             if a not in numbers:
-                numbers[a] = len(self.start)
-                self.start.append(None)
+                numbers[a] = len(self.initial_values)
+                self.initial_values.append(None)
             return numbers[a]
 
         for v in (*jaxpr.constvars, *jaxpr.invars):
             number(v)
-        thin = set() if whole else _unrepeated(jaxpr)
-        if thin:
-            jaxpr = _without_rows(jaxpr, thin)
+        unexpanded = set() if full_shapes else _find_unexpanded(jaxpr)
+        if unexpanded:
+            jaxpr = _drop_leading_broadcasts(jaxpr, unexpanded)
         dead = last_uses(jaxpr)
         self.steps: list[Step] = []
         for e, gone in zip(jaxpr.eqns, dead):
@@ -90,91 +92,99 @@ class Plan:
             outs: Any = tuple([number(v) for v in e.outvars])
             types: Any = [v.aval for v in e.outvars]
             count = 0
-            meaning: Callable[..., Any] | None
+            function: Callable[..., Any] | None
             if not e.primitive.multiple:
                 outs, types = outs[0], types[0]
                 count = len(operands) if len(operands) < 3 else 0
-            if e.outvars and e.outvars[0] in thin:
-                shape = _thin(e)
-                meaning, types = _reshaping(shape), shaped(shape, types.dtype)
+            if e.outvars and e.outvars[0] in unexpanded:
+                shape = _unexpanded_shape(e)
+                function, types = _reshape_to(shape), shaped(shape, types.dtype)
             else:
-                meaning = _prepared(e) or call(e)
-            self.steps.append((count, e.primitive if meaning is None else _Call(meaning), operands[0] if operands else -1,
+                function = _prepare(e) or call(e)
+            self.steps.append((count, e.primitive if function is None else _Call(function), operands[0] if operands else -1,
                                operands[-1] if operands else -1, operands, outs, types, tuple([numbers[v] for v in gone]), e))
         self.outs = [number(a) for a in jaxpr.outvars]
-        self.gives_literals = any(type(a) is Literal for a in jaxpr.outvars)
-        self.most, self.where = _largest(written, last_uses(written) if thin else dead)
+        self.has_literal_results = any(type(a) is Literal for a in jaxpr.outvars)
+        # The memory limit is about the program as written, so it does not depend on these optimizations.
+        self.peak_bytes, self.peak_eqn = _peak_memory(original, last_uses(original) if unexpanded else dead)
 
     @staticmethod
-    def of(program: ClosedJaxpr, call: Callable[[Eqn], Callable[..., Any] | None], whole: bool = False) -> Plan:
-        """The plan of a program, made at most once."""
-        found: Plan = program.memo("whole_plan" if whole else "numpy_plan", lambda: Plan(program.jaxpr, call, whole))
+    def of(program: ClosedJaxpr, call: Callable[[Eqn], Callable[..., Any] | None], full_shapes: bool = False) -> Plan:
+        """Return the memoized plan of a program."""
+        key = "full_shape_plan" if full_shapes else "numpy_plan"
+        found: Plan = program.memo(key, lambda: Plan(program.jaxpr, call, full_shapes))
         return found
 
 
-def _reshaping(shape: tuple[int, ...]) -> Callable[..., Any]:
+def _reshape_to(shape: tuple[int, ...]) -> Callable[..., Any]:
     return lambda x: x.reshape(shape)
 
 
-def _prepared(e: Eqn) -> Callable[..., Any] | None:
-    """What does the same as the meaning, on arrays of the types that the equation has."""
-    prim, params, meaning = e.primitive, e.params, e.primitive.numpy
-    prepare = getattr(meaning, "prepare", None)
-    ready = prepare and prepare([a.aval for a in e.invars], **params)
-    if ready is None:
+def _prepare(e: Eqn) -> Callable[..., Any] | None:
+    """Return a faster equivalent of the NumPy implementation for the operand types of this equation, or None."""
+    prim, params, implementation = e.primitive, e.params, e.primitive.numpy
+    prepare = getattr(implementation, "prepare", None)
+    prepared = prepare and prepare([a.aval for a in e.invars], **params)
+    if prepared is None:
         return None
+    # `def_impl` may replace `prim.numpy` later; the prepared function is only valid for the implementation it came
+    # from.
     if len(e.invars) == 2:
-        return lambda x, y: ready(x, y) if prim.numpy is meaning else prim.numpy(x, y, **params)
-    return lambda *arrays: ready(*arrays) if prim.numpy is meaning else prim.numpy(*arrays, **params)
+        return lambda x, y: prepared(x, y) if prim.numpy is implementation else prim.numpy(x, y, **params)
+    return lambda *arrays: prepared(*arrays) if prim.numpy is implementation else prim.numpy(*arrays, **params)
 
 
-def _unrepeated(jaxpr: Jaxpr) -> set[Any]:
-    """Results whose elements need not be repeated in memory: all who read them repeat them as they compute, since they have
-    another operand of the full shape."""
-    found = {e.outvars[0] for e in jaxpr.eqns if getattr(e.primitive.numpy, "unrepeated", None)}
+# --- broadcasts ---------------------------------------------------------------------------------------------------
+def _find_unexpanded(jaxpr: Jaxpr) -> set[Any]:
+    """Find broadcast results that need not be materialized: every reader has another operand of the full shape, so
+    NumPy's own broadcasting expands them while computing."""
+    found = {e.outvars[0] for e in jaxpr.eqns if getattr(e.primitive.numpy, "unexpanded_shape", None)}
     if not found:
         return found
     found.difference_update(a for a in jaxpr.outvars if type(a) is not Literal)
-    repeated = frozenset(found)
+    broadcast = frozenset(found)
     for e in jaxpr.eqns:
-        thin = [a for a in e.invars if type(a) is not Literal and a in repeated]
-        if thin:
-            full = getattr(e.primitive.numpy, "stretches", False) and any(
-                a.aval.shape == thin[0].aval.shape and (type(a) is Literal or a not in repeated) for a in e.invars)
-            if not full:
-                found.difference_update(thin)
+        small = [a for a in e.invars if type(a) is not Literal and a in broadcast]
+        if small:
+            has_full_operand = getattr(e.primitive.numpy, "broadcasts", False) and any(
+                a.aval.shape == small[0].aval.shape and (type(a) is Literal or a not in broadcast) for a in e.invars)
+            if not has_full_operand:
+                found.difference_update(small)
     return found
 
 
-def _thin(e: Eqn) -> tuple[int, ...]:
-    shape: tuple[int, ...] = e.primitive.numpy.unrepeated([a.aval for a in e.invars], **e.params)  # type: ignore[attr-defined]
+def _unexpanded_shape(e: Eqn) -> tuple[int, ...]:
+    """Return the operand's shape with as many axes as the result, and length 1 along the expanded ones."""
+    shape: tuple[int, ...] = e.primitive.numpy.unexpanded_shape(  # type: ignore[attr-defined]
+        [a.aval for a in e.invars], **e.params)
     return shape
 
 
-def _without_rows(jaxpr: Jaxpr, thin: set[Any]) -> Jaxpr:
-    """The program without equations that repeat a number, or a row along axes in front: NumPy does that of itself."""
-    rows: dict[Any, Any] = {}
+def _drop_leading_broadcasts(jaxpr: Jaxpr, unexpanded: set[Any]) -> Jaxpr:
+    """Remove broadcasts along leading axes only: NumPy adds leading axes itself, so not even a reshape is needed."""
+    sources: dict[Any, Any] = {}
     for e in jaxpr.eqns:
-        if e.outvars and e.outvars[0] in thin:
-            shape, x = _thin(e), e.invars[0]
+        if e.outvars and e.outvars[0] in unexpanded:
+            shape, x = _unexpanded_shape(e), e.invars[0]
             if shape[len(shape) - len(x.aval.shape):] == x.aval.shape:
-                rows[e.outvars[0]] = x
-    if not rows:
+                sources[e.outvars[0]] = x
+    if not sources:
         return jaxpr
-    eqns = [e if rows.keys().isdisjoint(e.invars) else e.replace(invars=[rows.get(a, a) for a in e.invars])
-            for e in jaxpr.eqns if not e.outvars or e.outvars[0] not in rows]
+    eqns = [e if sources.keys().isdisjoint(e.invars) else e.replace(invars=[sources.get(a, a) for a in e.invars])
+            for e in jaxpr.eqns if not e.outvars or e.outvars[0] not in sources]
     return Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, jaxpr.outvars, jaxpr.axis_names, jaxpr.effectful)
 
 
-def _largest(jaxpr: Jaxpr, dead: list[list[Var]]) -> tuple[int, Eqn | None]:
-    def taken(vs: Iterable[Any]) -> int:
+def _peak_memory(jaxpr: Jaxpr, dead: list[list[Var]]) -> tuple[int, Eqn | None]:
+    """Return the most bytes that live values take, and the equation where they do (None: the arguments alone)."""
+    def size_in_bytes(vs: Iterable[Any]) -> int:
         return sum([v.aval.size * v.aval.dtype.itemsize for v in vs])
 
-    live = most = taken([*jaxpr.constvars, *jaxpr.invars])
-    where = None
+    live = peak = size_in_bytes([*jaxpr.constvars, *jaxpr.invars])
+    peak_eqn = None
     for e, gone in zip(jaxpr.eqns, dead):
-        live += taken(e.outvars)
-        if live > most:
-            most, where = live, e
-        live -= taken(gone)
-    return most, where
+        live += size_in_bytes(e.outvars)
+        if live > peak:
+            peak, peak_eqn = live, e
+        live -= size_in_bytes(gone)
+    return peak, peak_eqn

@@ -1,8 +1,7 @@
-"""What a setting is: one default for the process, overlaid per thread inside `with` blocks; and the key of all that programs
-depend on. The settings themselves stand in `config` and in the rooms they are of.
+"""Settings: a default for the process, overridden per thread in `with` blocks; and the cache key of keyed settings.
 
-A setting read on hot paths is a plain attribute read (`enable_x64.value`); rooms with state of their own (the C++
-dispatch, say) subscribe with `watch` and are told of each change.
+Settings are defined in `config` and in the packages that use them. Reading one on a hot path is an attribute read
+(`enable_x64.value`). Code that keeps a copy of the state, such as the C++ dispatch, subscribes to changes with `watch`.
 """
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ options: dict[str, Option] = {}
 _keyed: list[Option | Generation] = []
 _keyed_watchers: list[Callable[[Option | Generation], None]] = []
 _epochs = itertools.count(1)
-_epoch = 0  # another number after every change of a keyed option, in any thread
+_epoch = 0  # differs after every change of a keyed option, in any thread
 
 
 class _Unset:
@@ -32,18 +31,21 @@ class _Unset:
         return "UNSET"
 
 
-UNSET = _Unset()  # what a watcher is told when a thread's own value ends
+UNSET = _Unset()  # passed to watchers when a thread's own value ends
 
 
 class _Overlay(threading.local):
-    """A thread's own value, and those of all its open blocks. Class attributes save an exception on each read."""
+    """A thread's own value, and those of all its open blocks.
+
+    The defaults are class attributes: in a thread without a value, a read then does not raise and catch an exception.
+    """
 
     value: Any = UNSET
     open: tuple[list[Any], ...] = ()
 
 
 class _Key(threading.local):
-    """A thread's cache key, and when it was made."""
+    """A thread's cache key, and the epoch in which it was computed."""
 
     epoch = -1
     key: tuple[Any, ...] = ()
@@ -54,86 +56,96 @@ _key = _Key()
 
 def _new_epoch() -> None:
     global _epoch
-    _epoch = next(_epochs)  # a number of its own, so that no two changes at a time can hide one of them
+    _epoch = next(_epochs)  # not `_epoch += 1`: two threads could then write the same number for two changes
 
 
 class _Changes(threading.local):
+    """The number of changes that a thread has made."""
+
     made = 0
 
 
-class _Changing:
-    """`with generation.changing():`, without state of its own; each row that an import defines passes through it."""
+class _ChangeBlock:
+    """The context manager of `generation.changing()`.
 
-    __slots__ = ("of",)
+    It is stateless and shared, since every rule that an import defines enters it.
+    """
 
-    def __init__(self, of: Generation) -> None:
-        self.of = of
+    __slots__ = ("generation",)
+
+    def __init__(self, generation: Generation) -> None:
+        self.generation = generation
 
     def __enter__(self) -> None:
-        self.of._lock.acquire()
-        self.of._changing += 1
+        self.generation._lock.acquire()
+        self.generation._depth += 1
 
     def __exit__(self, *error: object) -> None:
-        self.of._changing -= 1
-        self.of._lock.release()
+        self.generation._depth -= 1
+        self.generation._lock.release()
 
 
 class Generation:
-    """Which rows of the rule tables are in force, and what fills the slots: one number, the same in all threads.
+    """The number of the active rules and hooks, the same in all threads.
 
-    It is part of `cache_key()`, so a program made under one number is not found under another. `RuleTable` and the slots
-    set it; a number that comes back means that the rows of that number are in force again. Whoever changes what it stands
-    for does so in a block `with generation.changing():`, one thread at a time.
+    It is part of `cache_key()`, so a program made under one number is not found under another. `RuleTable` and the
+    hooks set it; if an earlier number returns, the rules of that number are active again. Changes are made in a block
+    `with generation.changing():`, one thread at a time.
 
-    Who watches is told another number, which never comes back. jaxlib needs that: it takes the key of a call first and calls
-    Python, which makes the program, later, perhaps after a change in another thread. What it then keeps is of the rows after
-    the change, under a key from before it, and must not be found when these are in force again.
+    Watchers get another number, which never returns. jaxlib needs that: it computes the key of a call before it calls
+    Python, which makes the program later, perhaps after a change in another thread. It then caches a program of the new
+    rules under a key from before the change; that key must not match when the old rules are active again.
     """
 
     name = "generation"
 
     def __init__(self) -> None:
         self.value = 0
-        self._lock = threading.RLock()  # the collector may end an override of a forgotten generator at any time
-        self._changing = 0  # how many blocks are open, of one thread
+        # Reentrant: garbage collection may close a generator, and so end an override in it, inside a block.
+        self._lock = threading.RLock()
+        self._depth = 0  # open blocks of the thread that holds the lock
         self._changes = 0
-        self._own = _Changes()
-        self._block = _Changing(self)
+        self._thread_changes = _Changes()
+        self._block = _ChangeBlock(self)
         self._watchers: list[Callable[[Any, bool], None]] = []
         _keyed.append(self)
 
-    def changing(self) -> _Changing:
-        """A block in which rows may be those of neither number, to be ended by `set`, `count` or nothing."""
+    def changing(self) -> _ChangeBlock:
+        """Return a context manager for changes: inside, rules may match neither the old nor the new number."""
         return self._block
 
     def set(self, value: int) -> None:
-        """Say that other rows are in force."""
+        """Set the number of the rules that are active now."""
         with self._lock:
             self.value = value
             self.count()
 
     def count(self) -> None:
-        """Note a change, of rows or of a setting for all threads. Called in a block of `changing`."""
+        """Note a change of rules, or of a setting for all threads. Call it in a block of `changing`."""
         self._changes += 1
-        self._own.made += 1
+        self._thread_changes.made += 1
         _new_epoch()
-        for tell in self._watchers:  # they keep copies, so the last one told must be the last change: hence the block
-            tell(self._changes, False)
+        # Watchers keep copies, so they must see changes in order: the lock of the block ensures that.
+        for callback in self._watchers:
+            callback(self._changes, False)
 
     def watch(self, tell: Callable[[Any, bool], None]) -> None:
-        """Call `tell(number, False)` now and on every change, with a number that was never told before."""
+        """Call `callback(number, False)` now and on every change; a number is never used twice."""
         self._watchers.append(tell)
         tell(self._changes, False)
 
     def elsewhere(self) -> int:
-        """How many changes other threads have made: read before and after something is made of rows, it is the same if
-        there was none meanwhile. Else that may be made of rows of both sides, so it is used once and not remembered."""
-        if self._changing and not self._mine():
-            return -next(_epochs)  # in the middle of a change: unlike any other answer
-        return self._changes - self._own.made
+        """Return the number of changes that other threads have made.
 
-    def _mine(self) -> bool:
-        """Whether it is this thread that changes rows now."""
+        Read it before and after computing a result from rules. If the values differ, the result may mix old and new
+        rules: use it once, but do not cache it.
+        """
+        if self._depth and not self._is_locked_by_this_thread():
+            return -next(_epochs)  # another thread is in the middle of a change: never equal to another value
+        return self._changes - self._thread_changes.made
+
+    def _is_locked_by_this_thread(self) -> bool:
+        """Whether this thread holds the lock, if it is held (it is reentrant)."""
         if self._lock.acquire(blocking=False):
             self._lock.release()
             return True
@@ -144,17 +156,17 @@ generation = Generation()
 
 
 _SWITCHES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-# Kind of values -> (what is expected, whether a value is that). Of others the check says what they take.
+# Type of values -> (description of valid values, test). Settings of other types have a `check`.
 _KINDS: dict[type, tuple[str, Callable[[Any], bool]]] = {
     bool: ("True or False", lambda v: isinstance(v, (bool, int, np.bool_)) and v in (0, 1)),
     int: ("a whole number", lambda v: isinstance(v, (int, np.integer)) and not isinstance(v, bool)),
     float: ("a number", lambda v: isinstance(v, (int, float, np.integer, np.floating)) and not isinstance(v, bool)),
     str: ("a string", lambda v: isinstance(v, str))}
-_NOT_THE_USERS = ("lamina", "lamina_ir", "contextlib")
+_LIBRARY = ("lamina", "lamina_ir", "contextlib")  # frames that a warning skips
 
 
 def _from_environment(names: tuple[str, ...], also: str) -> tuple[str, str] | None:
-    """The first of the environment's variables that say something about a setting, and what it says."""
+    """Return (name, text) of the first non-empty environment variable of a setting; None if there is none."""
     for variable in (*[prefix + name.upper() for name in names for prefix in ("LAMINA_", "JAX_")], *([also] if also else [])):
         text = os.environ.get(variable)
         if text:
@@ -163,25 +175,25 @@ def _from_environment(names: tuple[str, ...], also: str) -> tuple[str, str] | No
 
 
 class Option:
-    """One setting: `.value` reads it, `.set(v)` changes the default, `with option(v):` overlays it in this thread.
+    """A setting: `.value` reads it, `.set(v)` changes the default, `with option(v):` overrides it in this thread.
 
     Args:
-      name: as in `config.update(name, value)`; the environment variable `LAMINA_<NAME>`, or `JAX_<NAME>`, sets the initial
-        default.
-      default: initial value; a setting without choices and check takes values of its kind.
-      choices: allowed values, or None for any.
-      check: called with a value that is to be set; raises ValueError or TypeError when it will not do.
-      keyed: whether programs depend on it, so that it belongs to the keys of staged and compiled ones.
+      name: as in `config.update(name, value)`. The environment variable `LAMINA_<NAME>` or `JAX_<NAME>` sets the
+        initial default.
+      default: the initial value. Without `choices` and `check`, values must have its type.
+      choices: the allowed values, or None for any.
+      check: called with a value before it is set; raises ValueError or TypeError if the value is invalid.
+      keyed: whether programs depend on it; it is then part of the keys of staged and compiled programs.
       help: one line.
-      also: other names it goes by.
-      means: other spellings of values, as `{None: "allow"}`.
-      inert: why other values than the default change nothing here; who sets one is told so, once.
-      env: one more environment variable.
-      kind: of the values; that of the default, as a rule.
+      aliases: other names of the setting.
+      means: other spellings of values -> values, such as `{None: "allow"}`.
+      no_effect_reason: why values other than the default have no effect; setting one warns once with this reason.
+      env: a further environment variable.
+      kind: the type of the values; by default that of `default`.
 
     Attributes:
-      ever: whether it has been anything but false since the process began: a plain attribute, for the hottest of paths.
-      initial: the default it was made with, before the environment had its say.
+      ever_enabled: whether the value was ever true in this process. A plain attribute, for the hottest paths.
+      initial: the default passed to the constructor, without the environment.
     """
 
     ever = False
@@ -196,7 +208,7 @@ class Option:
         self.keyed = keyed
         self.__doc__ = self.help = help
         self.also, self.means, self.inert, self.env = also, means, inert, env
-        self._told = False
+        self._warned = False
         self._local = _Overlay()
         self._watchers: list[Callable[[Any, bool], None]] = []
         self.initial = self._default = default
@@ -204,23 +216,24 @@ class Option:
         found = _from_environment((name, *also), env)
         if found is not None:
             self._default = self.parsed(found[1], f"the environment variable {found[0]}")
-            self._tell_inert(self._default)
-        self.ever = self.everywhere = bool(self._default)  # whether some thread had it on; whether all of them always have
-        self._off_in_threads = False
+            self._warn_no_effect(self._default)
+        # Whether the value was true in some thread; whether it was true in all threads all the time.
+        self.ever = self.everywhere = bool(self._default)
+        self._was_disabled_in_thread = False
         for known_as in (name, *also):
             options[known_as] = self
         if keyed:
             _keyed.append(self)
             self._changed()
-            for tell in _keyed_watchers:
-                tell(self)
+            for callback in _keyed_watchers:
+                callback(self)
 
     def _changed(self) -> None:
         if self.keyed:
             _new_epoch()
 
     def parsed(self, text: str, source: str) -> Any:
-        """The value that a text stands for; `source`, for errors, says where it was found."""
+        """Parse the text of a value; error messages name `source`, where the text was found."""
         text = text.strip()
         if text.lower() in (self.choices or ()):
             return text.lower()
@@ -234,17 +247,17 @@ class Option:
             return _SWITCHES[text.lower()]
         if text.lower() in ("", "none") and self.initial is None:
             return None
-        found: Any
+        value: Any
         if self.kind in (int, float):
             try:
-                found = self.kind(text)
+                value = self.kind(text)
             except ValueError:
                 raise ValueError(f"config {self.name}: {source} must be {_KINDS[self.kind][0]}; got "
                                  f"{text!r}") from None
         else:
-            found = text
+            value = text
         try:
-            return self._check(found)
+            return self._check(value)
         except (ValueError, TypeError) as error:
             raise type(error)(f"{error}, from {source}") from None
 
@@ -255,23 +268,23 @@ class Option:
             if not isinstance(value, Hashable) or value not in self.choices:
                 raise ValueError(f"config {self.name}: expected one of {self.choices}; got {value!r:.200}")
         elif self.kind in _KINDS and not (value is None and self.initial is None):
-            expected, fits = _KINDS[self.kind]
-            if fits(value):
+            expected, is_valid = _KINDS[self.kind]
+            if is_valid(value):
                 value = self.kind(value)
                 if self.kind is bool:
-                    return value  # a check says what else it may be
+                    return value  # `check` tests only other values
             elif self.kind is not bool or self.check is None:
-                orelse = " or None" if self.initial is None else ""
-                raise ValueError(f"config {self.name}: expected {expected}{orelse}; got {value!r:.200}")
+                or_none = " or None" if self.initial is None else ""
+                raise ValueError(f"config {self.name}: expected {expected}{or_none}; got {value!r:.200}")
         if self.check is not None:
             self.check(value)
         return value
 
     def checked_by(self, check: Callable[[Any], object]) -> None:
-        """Have values checked from now on, that which the environment gave included.
+        """Set the check of values, and apply it to a value from the environment.
 
         Args:
-          check: as the constructor has it.
+          check: as in the constructor.
 
         >>> from lamina_ir import config
         >>> config.default_matmul_precision.checked_by(config.default_matmul_precision.check)
@@ -281,13 +294,13 @@ class Option:
         if found is not None:
             self.parsed(found[1], f"the environment variable {found[0]}")
 
-    def _tell_inert(self, value: Any) -> None:
-        """Warn, once, that a value other than the default changes nothing."""
-        if self.inert and not self._told and value != self.initial:
+    def _warn_no_effect(self, value: Any) -> None:
+        """Warn, once, that a value other than the default has no effect."""
+        if self.inert and not self._warned and value != self.initial:
             frame, level = sys._getframe(1), 2
-            while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USERS:
+            while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARY:
                 frame, level = frame.f_back, level + 1
-            self._told = True
+            self._warned = True
             warnings.warn(f"config {self.name}: {value!r} has no effect: {self.inert}", stacklevel=level)
 
     @property
@@ -297,94 +310,100 @@ class Option:
 
     @property
     def own(self) -> Any:
-        """This thread's own value; `UNSET` where it follows the default."""
+        """The value that this thread set in a block; `UNSET` if it uses the default."""
         return self._local.value
 
     def __bool__(self) -> bool:
         return bool(self.value)
 
     def set(self, value: Any) -> None:
-        """Change the default for all threads without an overlay of their own."""
+        """Change the default, for all threads that are not in a block of their own."""
         value = self._check(value)
-        self._tell_inert(value)
+        self._warn_no_effect(value)
         with generation.changing():
             self._default = value
             self.ever = self.ever or bool(value)
-            self.everywhere = bool(value) and not self._off_in_threads
+            self.everywhere = bool(value) and not self._was_disabled_in_thread
             if self.keyed:
                 generation.count()
-        for tell in self._watchers:
-            tell(self._default, False)
+        for callback in self._watchers:
+            callback(self._default, False)
 
     def watch(self, tell: Callable[[Any, bool], None]) -> None:
-        """Call `tell(value, is_local)` now and on every change; a local change that ends tells `(UNSET, True)`. Who comes late,
-        inside of this thread's block, is told its value too."""
+        """Call `callback(value, is_local)` now and on every change.
+
+        When a block ends, the call is `callback(UNSET, True)`. If this thread is in a block now, `callback` also gets
+        its value.
+        """
         self._watchers.append(tell)
         tell(self._default, False)
         if self._local.value is not UNSET:
             tell(self._local.value, True)
 
-    def _overlay(self, value: Any) -> None:
+    def _set_in_thread(self, value: Any) -> None:
         if value is UNSET:
             vars(self._local).pop("value", None)
         else:
             self._local.value = value
             self.ever = self.ever or bool(value)
             if not value:
-                self._off_in_threads, self.everywhere = True, False
+                self._was_disabled_in_thread, self.everywhere = True, False
         self._changed()
-        for tell in self._watchers:
-            tell(value, True)
+        for callback in self._watchers:
+            callback(value, True)
 
     @contextmanager
     def __call__(self, new_val: Any = True) -> Iterator[None]:
         new_val = self._check(new_val)
-        self._tell_inert(new_val)
-        local, own = self._local, [new_val]
-        try:  # an interrupt may strike anywhere, on the way out too
-            local.open += (own,)
-            self._overlay(new_val)
+        self._warn_no_effect(new_val)
+        local, block = self._local, [new_val]
+        try:  # KeyboardInterrupt may come anywhere, also while the block is closed: then close it again
+            local.open += (block,)
+            self._set_in_thread(new_val)
             yield
         finally:
             try:
-                self._close(own)
+                self._close(block)
             except BaseException:
-                self._close(own)
+                self._close(block)
                 raise
 
     def _close(self, block: list[Any]) -> None:
-        # Blocks in generators and coroutines may end in any order: the innermost one still open holds.
+        # Blocks in generators and coroutines may end in any order; the innermost open one is active.
         local = self._local
         local.open = tuple([other for other in local.open if other is not block])
-        self._overlay(local.open[-1][0] if local.open else UNSET)
+        self._set_in_thread(local.open[-1][0] if local.open else UNSET)
 
     def __repr__(self) -> str:
         return f"<option {self.name}={self.value!r}>"
 
 
 def cache_key() -> tuple[Any, ...]:
-    """What programs depend on besides their functions: `generation`, and the values of the keyed settings."""
-    local, now = _key, _epoch
-    if local.epoch != now:
+    """Return what programs depend on besides their functions: `generation` and the values of the keyed settings."""
+    local, epoch = _key, _epoch
+    if local.epoch != epoch:
         local.key = tuple([option.value for option in _keyed])
-        local.epoch = now
+        local.epoch = epoch
     return local.key
 
 
 def keyed_values(key: tuple[Any, ...]) -> dict[str, Any]:
-    """What a `cache_key` says: name -> value."""
+    """Return the values in a `cache_key()`, as name -> value."""
     return {option.name: value for option, value in zip(_keyed, key)}
 
 
 def unchanged(key: tuple[Any, ...], others: int) -> bool:
-    """Whether what was made under `key`, a `cache_key()`, may be remembered under it: it is still the key, and no other
-    thread has changed anything since `others`, an answer of `generation.elsewhere()` from before."""
+    """Whether a result computed under `key`, a `cache_key()`, may be cached under it.
+
+    It may if `key` is still the key, and if no other thread has changed anything since `changes_before`, an earlier
+    value of `generation.changes_by_other_threads()`.
+    """
     return others == generation.elsewhere() and key == cache_key()
 
 
 @contextmanager
 def restored(key: tuple[Any, ...]) -> Iterator[None]:
-    """Run a block under the settings of an earlier `cache_key()`, in this thread; rule tables stay as they are."""
+    """Run a block under the settings of an earlier `cache_key()`, in this thread; rule tables do not change."""
     with ExitStack() as blocks:
         for option, value in zip(_keyed, key):
             if isinstance(option, Option) and option.value != value:
@@ -393,7 +412,7 @@ def restored(key: tuple[Any, ...]) -> Iterator[None]:
 
 
 def watch_keyed(tell: Callable[[Option | Generation], None]) -> None:
-    """Call `tell` for `generation` and every setting that programs depend on: those there are, and each made later."""
+    """Call `callback` for `generation` and every keyed setting: the existing ones now, others when they are made."""
     _keyed_watchers.append(tell)
     for option in _keyed:
         tell(option)

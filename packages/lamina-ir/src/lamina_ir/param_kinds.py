@@ -1,7 +1,7 @@
-"""What kind of value a param holds. In the built-in primitives a param's name says it: one name, one kind, everywhere.
+"""Kinds of param values. In built-in primitives, params of one name have the same kind everywhere.
 
-`Primitive(kinds={...})` declares the kinds of others. `check` looks at them before it asks the type rule, which takes
-params as they are.
+`Primitive(kinds={...})` declares the kinds of other params. `check` tests them before it calls the type rule, which
+does not validate params.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _or_none(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 _ints = _tuple_of(_is_int)
-# kind -> (how it reads in a message, whether a value is of it)
+# kind -> (description for messages, test)
 KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "bool": ("a bool", lambda v: isinstance(v, (bool, np.bool_))),
     "dtype": ("a dtype", lambda v: isinstance(v, np.dtype)),
@@ -42,7 +42,7 @@ KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "int?": ("an int or None", _or_none(_is_int)),
     "ints": ("a tuple of ints", _ints),
     "ints?": ("a tuple of ints or None", _or_none(_ints)),
-    "mesh": ("(names, sizes, devices), with a device for each place", is_mesh),
+    "mesh": ("(names, sizes, devices), with one device per position", is_mesh),
     "mesh?": ("None, or (names, sizes, devices)", _or_none(is_mesh)),
     "name groups": ("a tuple of tuples of strings", _tuple_of(_tuple_of(lambda v: isinstance(v, str)))),
     "number?": ("a number or None", _or_none(lambda v: isinstance(v, (bool, int, float, complex, np.generic)) or (
@@ -85,6 +85,7 @@ BUILT_IN = {name: kind for kind, names in _BY_KIND.items() for name in names.spl
 
 
 def param_problem(kind: str, value: Any) -> str | None:
-    """`must be a bool; got str: 'x'`, or None for a value of its kind."""
-    words, test = KINDS[kind]
-    return None if test(value) else f"must be {words}; got {type(value).__name__}: {value!r:.60}"
+    """Return the error text for a value of the wrong kind, such as `must be a bool; got str: 'x'`; None if it is
+    valid."""
+    description, test = KINDS[kind]
+    return None if test(value) else f"must be {description}; got {type(value).__name__}: {value!r:.60}"

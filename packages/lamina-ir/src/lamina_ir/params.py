@@ -1,4 +1,4 @@
-"""Values that stand in equation params besides numbers and tuples, and how each is written in program text."""
+"""Values of equation params and their program text; registration of further types."""
 from __future__ import annotations
 
 import dataclasses
@@ -17,11 +17,11 @@ _Type = TypeVar("_Type", bound=type)
 _TYPES: dict[str, type] = {}
 _WORD = re.compile(r"[A-Za-z_]\w*\Z|<\w+>\Z")
 dtype_names = frozenset([d.name for d in map(dtypes.from_short_name, dtypes.SHORT_NAMES) if d.names is None])
-_TAKEN = dtype_names | {"None", "True", "False", "inf", "nan", "lambda", "float0", "frozenset", "Ellipsis"}
+_RESERVED = dtype_names | {"None", "True", "False", "inf", "nan", "lambda", "float0", "frozenset", "Ellipsis"}
 
 
 class UnnamedAxis:
-    """The name of a mapped axis to which the user gave none: `<axis 0x7f...>`, told apart by identity."""
+    """The name of a mapped axis without a user-given name: `<axis 0x7f...>`, compared by identity."""
 
     __slots__ = ("label", "__weakref__")
 
@@ -33,10 +33,10 @@ class UnnamedAxis:
 
 
 def register_param_type(kind: _Type) -> _Type:
-    """Class decorator: values of this type stand in params, and are parsed and loaded again.
+    """Class decorator: allow values of this type in params, where they can be printed, parsed, saved and loaded.
 
     Args:
-      kind: an enum, a named tuple or a dataclass, hashable, whose fields are values that may stand in params themselves.
+      kind: an enum, a named tuple or a dataclass, hashable, whose fields are themselves valid param values.
     Returns:
       The class itself.
     Raises:
@@ -59,12 +59,12 @@ def register_param_type(kind: _Type) -> _Type:
 
 
 def type_named(name: str) -> type | None:
-    """The registered type of this name; None when there is none."""
+    """Return the registered type with this name; None if absent."""
     return _TYPES.get(name)
 
 
 def field_values(value: Any) -> list[tuple[str, Any]] | None:
-    """`[(field, value), ...]` of a named tuple or dataclass; None for other values."""
+    """Return `[(field, value), ...]` of a named tuple or dataclass; None for other values."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return list(zip(value._fields, value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -73,12 +73,13 @@ def field_values(value: Any) -> list[tuple[str, Any]] | None:
 
 
 def plain_text(value: Any) -> str:
-    """How a param value is printed; nested programs are the printer's business. Only an outermost word goes bare.
+    """Return the program text of a param value; `printer` handles nested programs. Only an outermost string is
+    unquoted.
 
     >>> plain_text("dot"), plain_text((np.dtype("float32"), "dot", 3, None))
     ('dot', "(float32, 'dot', 3, None)")
     """
-    if type(value) is str and _WORD.match(value) and value not in _TAKEN:
+    if type(value) is str and _WORD.match(value) and value not in _RESERVED:
         return value
     return _inner_text(value)
 

@@ -1,4 +1,5 @@
-"""`Primitive`: everything that is true of an op whatever is done with it: its name, params, types, meaning, linearity."""
+"""`Primitive`: the facts about an operation that all transformations use: name, params, types, evaluation,
+linearity."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -11,92 +12,94 @@ from .flow import Flow
 __all__ = ["Primitive", "bound_by", "by_name", "register"]
 
 
-def _names(v: Any) -> bool:
-    return type(v) in (tuple, list) and all(map(_name, v)) and len(set(v)) == len(v)
+def _are_names(v: Any) -> bool:
+    return type(v) in (tuple, list) and all(map(_is_name, v)) and len(set(v)) == len(v)
 
 
-def _name(v: Any) -> bool:
+def _is_name(v: Any) -> bool:
     return isinstance(v, str) and v.isidentifier()
 
 
-def _positions(v: Any) -> bool:
+def _are_positions(v: Any) -> bool:
     return type(v) in (tuple, list) and all(type(i) is int and i >= 0 for i in v) and len(set(v)) == len(v)
 
 
-def _two_positions(v: Any) -> bool:
-    return _positions(v) and len(v) in (0, 2)
+def _is_position_pair(v: Any) -> bool:
+    return _are_positions(v) and len(v) in (0, 2)
 
 
-# fact -> how it must be in words, and whether it is so. What is left out is not looked at.
+# Constructor argument -> (description of valid values, test). Arguments with their default value are not tested.
 _FACTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "name": ("an identifier", _name),
+    "name": ("an identifier", _is_name),
     "infer": ("a function", callable),
-    **dict.fromkeys(("numpy", "spmd", "over"), ("a function or None", callable)),
-    **dict.fromkeys(("params", "axis_params"), ("a tuple of different identifiers", _names)),
-    "linear_in": ("a tuple of different operand positions", _positions),
-    "bilinear_in": ("two operand positions, or none", _two_positions),
+    **dict.fromkeys(("numpy", "spmd", "over", "varying_axes"), ("a function or None", callable)),
+    **dict.fromkeys(("params", "axis_params"), ("a tuple of different identifiers", _are_names)),
+    "linear_in": ("a tuple of different operand positions", _are_positions),
+    "bilinear_in": ("two operand positions, or none", _is_position_pair),
     **dict.fromkeys(("family", "spec"), ("a string", lambda v: type(v) is str)),
     **dict.fromkeys(("multiple", "elementwise", "effectful"), ("a bool", lambda v: type(v) is bool)),
-    "flow": ("a Flow or None", lambda v: isinstance(v, Flow)),
+    **dict.fromkeys(("flow", "region_signature"), ("a RegionSignature or None", lambda v: isinstance(v, Flow))),
     **dict.fromkeys(("defaults", "kinds"), ("a dict by param, or None", lambda v: type(v) is dict)),
     "version": ("an int, 1 or more", lambda v: type(v) is int and v >= 1),
 }
 
 
-def _refuse_ill_formed(facts: dict[str, Any], left_out: dict[str, Any]) -> None:
+def _check_facts(facts: dict[str, Any], defaults: dict[str, Any]) -> None:
     for field, v in facts.items():
-        if field == "self" or field in left_out and v is left_out[field]:
+        if field == "self" or field in defaults and v is defaults[field]:
             continue
-        words, fits = _FACTS[field]
-        if not fits(v):
-            raise ProgramError(f"Primitive {facts['name']!r}: {field}: must be {words}; got {type(v).__name__}: {v!r:.60}")
+        description, is_valid = _FACTS[field]
+        if not is_valid(v):
+            raise ProgramError(f"Primitive {facts['name']!r}: {field}: must be {description}; got "
+                               f"{type(v).__name__}: {v!r:.60}")
     params = facts["params"]
     for field in ("axis_params", "defaults", "kinds"):
         for param in facts[field] or ():
             if param not in params:
-                raise ProgramError(f"Primitive {facts['name']!r}: {field}: must name params of the op, which are "
-                                   f"{', '.join(params) or 'none'}; got {param!r}")
+                raise ProgramError(f"Primitive {facts['name']!r}: {field}: must name params of the primitive, which "
+                                   f"are {', '.join(params) or 'none'}; got {param!r}")
 
 
-def _told_later(*avals: Any, **params: Any) -> Any:
-    """The type rule of an op that is made by its name alone."""
+def _no_infer(*avals: Any, **params: Any) -> Any:
+    """Default of `infer`: the type rule is set later, by `def_abstract_eval`."""
 
 
 class Primitive:
-    """One op's facts.
+    """The facts about one primitive.
 
     Args:
       name: printed name; an identifier, unique among all primitives.
-      params: the keyword parameters every use must give, in the order they are printed.
-      infer: `infer(*avals, **params)` gives the result's aval (a tuple of avals when `multiple`), or raises.
-      numpy: `numpy(*arrays, **params)` gives the meaning on NumPy arrays (a tuple when `multiple`). With a `flow`
-        it is `numpy(run, *arrays, **params)`, where `run(program, arrays)` gives a list of a program's results. With
-        `axis_params` it is `numpy(env, *operands, **params)`: the `AxisEnv`, and a list with one array per device for
-        each operand; so are the results. Left out, evaluating the op raises MissingRuleError.
-      spmd: for ops that hold programs which may use mapped axes, `spmd(run, env, operands, params)` gives the meaning
-        on all devices in lockstep: operands and results are lists with one array per device, and
-        `run(program, operands, env)` gives a program's results in the same form.
-      linear_in: operand positions in which the op is jointly linear (`add`: both; `select`: 1 and 2).
-      bilinear_in: two positions in each of which the op is linear while the other is held (`mul`, `dot_general`).
-      family: file name that holds its rows in every room.
-      multiple: whether it has a tuple of results.
-      spec: section of the StableHLO specification or other source of its meaning.
-      elementwise: operands share one shape (a rank-0 operand broadcasts) and so does the result.
-      flow: of an op that holds programs, how its operands and results run through them.
-      defaults: params that are left out of the printed text while they have this value.
-      effectful: has a meaning beyond its results; never removed as dead code.
+      params: the keyword parameters that every equation has, in printing order.
+      infer: `infer(*avals, **params)` returns the aval of the result (a tuple of avals if `multiple`), or raises.
+      numpy: `numpy(*arrays, **params)` evaluates the primitive on NumPy arrays (returns a tuple if `multiple`). With a
+        `region_signature` it is `numpy(run, *arrays, **params)`, where `run(program, arrays)` returns a list of
+        results. With `axis_params` it is `numpy(env, *operands, **params)`: the `AxisEnv` and, for each operand, a list
+        with one array per device; results have the same form. If omitted, evaluation raises MissingRuleError.
+      spmd: for primitives with regions that may use mapped axes: `spmd(run, env, operands, params)` evaluates it on all
+        devices in lockstep. Operands and results are lists with one array per device; `run(program, operands, env)`
+        returns the results of a region in the same form.
+      linear_in: operand positions in which the primitive is jointly linear (`add`: both; `select`: 1 and 2).
+      bilinear_in: two positions; the primitive is linear in each while the other is fixed (`mul`, `dot_general`).
+      family: name of the file with its rules in every package.
+      multiple: whether it returns a tuple of results.
+      spec: section of the StableHLO specification, or another source of its definition.
+      elementwise: whether operands and result share one shape (rank-0 operands broadcast).
+      region_signature: of a primitive with nested programs, how operands and results correspond to theirs.
+      defaults: param -> value with which the param is omitted from the printed text.
+      effectful: whether it has an effect beyond its results; dead-code elimination then keeps it.
       axis_params: names of params that hold the name, or a tuple of names, of mapped axes (collectives).
-      over: of an op that is an exception from the rule that results differ over the mapped axes over which operands differ
-        (and, of a collective, over its own; of an op with effects, over all): `over(total, names, params, bound)` gives what
-        they do, from what the operands differ over together, the axes the op refers to, its params and all that are bound. A
-        frozenset for all results, or one for each.
-      kinds: param -> what it holds, a key of `param_kinds.KINDS` such as `int` or `ints`, for `check` to compare with.
-      version: which meaning of name, operands and params this is. Saved programs say it. Count it up where one of the version
-        before would be read wrongly, and say in `extend.upgrades` what it means now; a param with a default needs neither.
+      varying_axes: the varying axes of the results, if they differ from the default: the union of those of the operands
+        (for a collective also its own axes, for a primitive with effects all axes). `varying_axes(total, names, params,
+        bound)` returns one frozenset for all results, or one per result, from that union, the axes that the equation
+        refers to, its params, and all bound axes.
+      kinds: param -> kind of its value, a key of `param_types.KINDS` such as `int` or `ints`; `check` tests it.
+      version: version of name, operands and params, stored in saved programs. Increase it if equations of the previous
+        version would be misread, and add an upgrade to `extend.upgrades`; a new param with a default needs neither.
     Raises:
-      ProgramError: a fact that cannot be one.
+      ProgramError: an invalid fact.
 
-    An op can also be made by its name alone and be told the rest: `multiple_results`, `def_abstract_eval`, `def_impl`.
+    A primitive can also be created with only a name and completed later: `multiple_results`, `def_abstract_eval`,
+    `def_impl`.
 
     >>> import numpy as np
     >>> twice_p = Primitive("twice_of_docs")
@@ -110,20 +113,20 @@ class Primitive:
                  "elementwise", "flow", "subprograms", "defaults", "effectful", "axis_params", "kinds", "may_read_axes", "spmd",
                  "unsaid", "over", "plainly_over", "own_bind", "own_impl", "version", "__weakref__")
 
-    def __init__(self, name: str, *, infer: Callable[..., Any] = _told_later, numpy: Callable[..., Any] | None = None,
+    def __init__(self, name: str, *, infer: Callable[..., Any] = _no_infer, numpy: Callable[..., Any] | None = None,
                  params: Sequence[str] = (), linear_in: Sequence[int] = (), bilinear_in: Sequence[int] = (),
                  family: str = "", multiple: bool = False, spec: str = "", elementwise: bool = False,
                  flow: Flow | None = None, defaults: dict[str, Any] | None = None,
                  effectful: bool = False, axis_params: Sequence[str] = (),
                  kinds: dict[str, str] | None = None, spmd: Callable[..., Any] | None = None,
                  over: Callable[..., Any] | None = None, version: int = 1) -> None:
-        _refuse_ill_formed(locals(), Primitive.__init__.__kwdefaults__)  # type: ignore[arg-type]
+        _check_facts(locals(), Primitive.__init__.__kwdefaults__)  # type: ignore[arg-type]
         self.name = name
         self.params = tuple(params)
-        self.infer: Callable[..., Any] = _no_type_rule(name) if infer is _told_later else infer
-        self.numpy: Callable[..., Any] = numpy or _no_meaning(name)
-        self.own_bind: Callable[..., Any] | None = None  # stands in for `bind`, of an op that is several equations
-        self.own_impl: Callable[..., Any] | None = None  # runs the op on concrete values
+        self.infer: Callable[..., Any] = _no_type_rule(name) if infer is _no_infer else infer
+        self.numpy: Callable[..., Any] = numpy or _no_evaluation(name)
+        self.own_bind: Callable[..., Any] | None = None  # replaces `bind`, of a primitive that binds several equations
+        self.own_impl: Callable[..., Any] | None = None  # evaluates the primitive on concrete values
         self.linear_in = tuple(linear_in)
         self.bilinear_in = tuple(bilinear_in)
         self.family = family
@@ -139,25 +142,26 @@ class Primitive:
         if flow is not None:
             flow.declared(name, self.params)
             self.kinds = {**flow.kinds(), **self.kinds}
-        # Params in which a program may stand although no flow says how it runs: `Jaxpr` refuses that.
+        # Params that may hold a program although there is no region signature: `Jaxpr` rejects programs in them.
         self.unsaid = () if flow else tuple([p for p in self.params if self.kinds.get(p, "program") in ("program", "programs")])
         self.spmd = spmd
         self.over = over
         self.version = version
-        self.plainly_over = not (over or flow or axis_params or effectful)  # results differ over what operands differ over
+        # The varying axes of the results are the union of those of the operands.
+        self.plainly_over = not (over or flow or axis_params or effectful)
         self.may_read_axes = bool(axis_params or flow)  # may refer to mapped axes: `bind` looks for them
 
-    # What programs that read programs ask an op for, under the names they know.
+    # Methods with the names that programs written for other jax-style systems use.
     def bind(self, /, *args: Any, **params: Any) -> Any:
-        """Apply the op, to values or to what is traced: `bind(op, *args, **params)`.
+        """Apply the primitive to values or tracers.
 
         Args:
-          *args: its operands.
-          **params: its params, all of them.
+          *args: the operands.
+          **params: all params of the primitive.
         Returns:
-          The result; of an op with several a tuple.
+          The result; a tuple if `multiple_results`.
         Raises:
-          TypeError, ValueError: operands or params that do not fit the op, in its own words.
+          TypeError, ValueError: invalid operands or params; the message comes from the primitive.
 
         >>> import numpy as np
         >>> from lamina_ir import prims
@@ -169,12 +173,12 @@ class Primitive:
         return _bind(self, *args, **params)
 
     def bind_with_trace(self, trace: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        """Apply the op in a given transformation, `trace.process(op, args, params)`."""
+        """Apply the primitive in a given trace: `trace.process(primitive, args, params)`."""
         return trace.process(self, tuple(args), params)
 
     def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """What `bind` takes beside the operands of an equation with these params: functions (none here: programs are
-        params), and params.
+        """Return the arguments of `bind` besides the operands, for an equation with these params: a list of functions
+        (always empty: programs are params) and the params.
 
         >>> from lamina_ir import prims
         >>> prims.reduce_sum_p.get_bind_params({"axes": (0,)})
@@ -184,7 +188,7 @@ class Primitive:
 
     @property
     def multiple_results(self) -> bool:
-        """Whether `bind` gives a tuple of results."""
+        """Whether `bind` returns a tuple of results."""
         return self.multiple
 
     @multiple_results.setter
@@ -193,7 +197,7 @@ class Primitive:
 
     @property
     def call_primitive(self) -> bool:
-        """Whether it does nothing but run the program in its param `call_jaxpr` on its operands."""
+        """Whether it only runs the program in its param `call_jaxpr` on its operands."""
         return self.name == "xla_call"
 
     @property
@@ -202,15 +206,15 @@ class Primitive:
         return self.name in ("xla_pmap", "xmap")
 
     def abstract_eval(self, *avals: Any, **params: Any) -> Any:
-        """The types of the results: `infer`."""
+        """Return the types of the results: `infer`."""
         return self.infer(*avals, **params)
 
     def impl(self, *args: Any, **params: Any) -> Any:
-        """The op on concrete values: what `def_impl` was given, else its NumPy meaning."""
+        """Evaluate on concrete values, by the function given to `def_impl` or else `numpy`."""
         return (self.own_impl or self.numpy)(*args, **params)
 
     def def_impl(self, impl: Callable[..., Any]) -> Callable[..., Any]:
-        """Say what the op does to concrete values. Compiled programs want a row of `lowering_rules` beside it.
+        """Set the evaluation on concrete values. Compiled programs also need a rule in `lowering_rules`.
 
         Args:
           impl: `impl(*arrays, **params)`.
@@ -221,7 +225,7 @@ class Primitive:
         return impl
 
     def def_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Say what types the results have: `infer`.
+        """Set the type rule `infer`.
 
         Args:
           rule: `rule(*avals, **params)`.
@@ -232,13 +236,13 @@ class Primitive:
         return rule
 
     def def_effectful_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """`def_abstract_eval` of an op with effects: `rule` gives the types and what effects there are."""
+        """Set the type rule of a primitive with effects; `rule` returns (types, effects)."""
         self.effectful, self.plainly_over = True, False
         self.infer = lambda *avals, **params: rule(*avals, **params)[0]
         return rule
 
     def def_custom_bind(self, bind: Callable[..., Any]) -> Callable[..., Any]:
-        """Have `bind(*args, **params)` called in place of this op's own: it may be several equations."""
+        """Replace `bind` by a function, which may bind several equations."""
         self.own_bind = bind
         return bind
 
@@ -249,17 +253,17 @@ class Primitive:
         return by_name, (self.name,)
 
 
-def _no_meaning(name: str) -> Callable[..., Any]:
+def _no_evaluation(name: str) -> Callable[..., Any]:
     def numpy(*args: Any, **params: Any) -> Any:
-        raise MissingRuleError(f"`{name}` has no NumPy meaning, so it cannot be evaluated; give it one, Primitive({name!r}, "
-                               "numpy=...), or run it where it is lowered")
+        raise MissingRuleError(f"`{name}` has no NumPy evaluation; pass one, Primitive({name!r}, numpy=...), or run it "
+                               "compiled")
     return numpy
 
 
 def _no_type_rule(name: str) -> Callable[..., Any]:
     def infer(*avals: Any, **params: Any) -> Any:
-        raise MissingRuleError(f"`{name}` has no type rule, so it cannot stand in a program; give it one, Primitive({name!r}, "
-                               f"infer=...), or call its def_abstract_eval")
+        raise MissingRuleError(f"`{name}` has no type rule, so it cannot be part of a program; pass one, "
+                               f"Primitive({name!r}, infer=...), or call its def_abstract_eval")
     return infer
 
 
@@ -271,12 +275,14 @@ _bind: Callable[..., Any] = _evaluate
 
 
 def bound_by(bind: Callable[..., Any]) -> Callable[..., Any]:
-    """Have `Primitive.bind` call `bind(op, *args, **params)`: tracing does, which knows the transformations in force.
+    """Set the function that `Primitive.bind` calls: `bind(primitive, *args, **params)`.
+
+    `lamina_tracing` sets it, since it knows the active transformations.
 
     Args:
       bind: the function.
     Returns:
-      The one before.
+      The previous function.
 
     >>> from lamina_ir import prims
     >>> before = bound_by(lambda op, *args, **params: op.name)
@@ -293,19 +299,19 @@ _BY_NAME: dict[str, Primitive] = {}
 
 
 def by_name(name: str) -> Primitive:
-    """The primitive of this printed name; KeyError when there is none."""
+    """Return the primitive with this printed name; KeyError if absent."""
     return _BY_NAME[name]
 
 
 def register(prim: Primitive) -> Primitive:
-    """Make a primitive from outside known by name, so that printed and saved programs that use it can be read.
+    """Register a third-party primitive by name, so that printed and saved programs with it can be read.
 
     Args:
       prim: the primitive.
     Returns:
       The primitive itself.
     Raises:
-      ValueError: another one has its name, ours included.
+      ValueError: another primitive, built-in ones included, has its name.
 
     >>> from lamina_ir import Primitive, parse
     >>> twice_p = register(Primitive("twice", infer=lambda x: x, numpy=lambda x: 2 * x))
@@ -313,7 +319,7 @@ def register(prim: Primitive) -> Primitive:
     True
     """
     if not isinstance(prim, Primitive):
-        raise TypeError(f"register: expected a Primitive; got {excerpt(prim)}")
+        raise TypeError(f"register_primitive: prim must be a Primitive; got {excerpt(prim)}")
     if _BY_NAME.setdefault(prim.name, prim) is not prim:
-        raise ValueError(f"register: another primitive is already named {prim.name!r}")
+        raise ValueError(f"register_primitive: another primitive is already named {prim.name!r}")
     return prim

@@ -1,9 +1,9 @@
-"""Programs as text: `{ lambda ; a:f32[8,3]. let b:f32[8,3] = sin a in (b,) }`. `parser.parse` reads it back.
+"""Print programs as text: `{ lambda ; a:f32[8,3]. let b:f32[8,3] = sin a in (b,) }`. `parser.parse` reads it back.
 
-Names are given in the order in which variables appear in the text, one sequence for the program and all programs in
-its params; a result that nothing reads is `_`. A program that stands in several places is written out once, unless it is
-short, so the text grows with the program as it is in memory. A program of one equation, and an equation's params, stay on
-one line if the whole fits in 80 columns. The grammar is in docs/program-text.md.
+Variables are named in the order in which they appear in the text, in one sequence for the program and all nested
+programs. An unused result is `_`. A program that occurs several times is printed once, unless it is short, so the
+length of the text is proportional to the size of the program in memory. A program of one equation, and the params of an
+equation, are printed on one line if they fit in 80 columns. The grammar is in docs/program-text.md.
 """
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, shown_by
 __all__ = ["Namer", "eqn_text", "jaxpr_text", "literal_text"]
 
 WIDTH = 80
-SHORT = 64  # words: a program of no more is written out wherever it stands
+SHORT = 64  # tokens: a program of at most this length is printed at each occurrence
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_RESERVED = frozenset(["in", "let", "lambda", "inf", "nan"])  # what would read as something else
+_RESERVED = frozenset(["in", "let", "lambda", "inf", "nan"])  # names that the parser would read as something else
 
 
 def _name_sequence() -> Iterable[str]:
@@ -37,15 +37,15 @@ def _name_sequence() -> Iterable[str]:
 
 
 def literal_text(literal: Literal) -> str:
-    """`2.0` for a literal's value; its type comes from the aval."""
+    """Return the text of a literal's value, such as `2.0`; the printed type comes from the aval."""
     d = literal.aval.dtype
     if d.kind == "b":
         return "True" if literal.val else "False"
     if d.kind in "iu":
         return str(int(literal.val))
-    if d.kind == "V" and d.names:  # of keys their words, of tangents of integers nothing
-        words = np.asarray(literal.val, d).reshape(1).view(np.uint32).tolist() if d.itemsize else [0]
-        return ".".join(map(str, words if any(words) else [0]))
+    if d.kind == "V" and d.names:  # a key: its uint32 data; float0: no data
+        data = np.asarray(literal.val, d).reshape(1).view(np.uint32).tolist() if d.itemsize else [0]
+        return ".".join(map(str, data if any(data) else [0]))
     if d.itemsize == 8 and d.kind == "f":
         return repr(float(literal.val))
     return str(np.asarray(literal.val).astype(d)[()])
@@ -55,11 +55,11 @@ class _Printer:
     def __init__(self, weak: bool, sources: bool = False) -> None:
         self.weak = weak
         self.sources = sources
-        self.names: dict[Var, str] = {}  # of the program that is being written
-        self.scopes: dict[int, dict[Var, str]] = {}  # by program: one that stands in several places has the same text
-        self.lengths: dict[int, int] = {}  # by program, as `length` says
-        self.marks: dict[int, int] = {}  # by program: the number it is referred to by; 0 until numbers are given
-        self.written: set[int] = set()  # those with a number that the text holds by now
+        self.names: dict[Var, str] = {}  # names in the program that is being printed
+        self.scopes: dict[int, dict[Var, str]] = {}  # id of a program -> its names, the same at each occurrence
+        self.lengths: dict[int, int] = {}  # id of a program -> result of `length`
+        self.marks: dict[int, int] = {}  # id of a program -> its number in references `@n`; 0 before `number_marks`
+        self.written: set[int] = set()  # ids of programs with a number that are already printed
         self.fresh = iter(_name_sequence())
         self.types: dict[ShapedArray, str] = {}
 
@@ -69,7 +69,7 @@ class _Printer:
             text = self.types[aval] = ("~" if self.weak and aval.weak_type else "") + aval.short()
         return text
 
-    # naming: one walk in the order of the text, before anything is written
+    # Naming: one pass in the order of the text, before printing.
     def name_program(self, program: Jaxpr | ClosedJaxpr) -> None:
         if id(program) in self.scopes:
             if id(program) not in self.marks and self.length(program) > SHORT:
@@ -91,7 +91,7 @@ class _Printer:
         self.names = outer
 
     def length(self, program: Jaxpr | ClosedJaxpr) -> int:
-        """About how many words the text of a program has if all that stands in it is written out."""
+        """Return the approximate number of tokens of a program's text, with all nested programs printed in full."""
         found = self.lengths.get(id(program))
         if found is None:
             jaxpr = _jaxpr(program)
@@ -105,7 +105,7 @@ class _Printer:
         return found
 
     def number_marks(self) -> None:
-        """Numbers for the programs to refer to, in the order of the text. Call it when all are named."""
+        """Number the programs that are printed by reference, in the order of the text. Call it after naming."""
         for number, key in enumerate([key for key in self.scopes if key in self.marks], 1):
             self.marks[key] = number
 
@@ -148,42 +148,42 @@ class _Printer:
         outs = [self.atom(a) for a in jaxpr.outvars]
         return f"in ({outs[0]},) }}" if len(outs) == 1 else f"in ({', '.join(outs)}) }}"
 
-    # one line, or None when it cannot be or is longer than `room`
-    def flat_program(self, program: Jaxpr | ClosedJaxpr, room: int) -> str | None:
+    # One line, or None if that is impossible or the line is longer than `width`.
+    def flat_program(self, program: Jaxpr | ClosedJaxpr, width: int) -> str | None:
         if self.sources or id(program) in self.marks:
             return f"@{self.marks[id(program)]}" if id(program) in self.written else None
         outer, self.names = self.names, self.scopes[id(program)]
-        text = self.flat_text(_jaxpr(program), room)
+        text = self.flat_text(_jaxpr(program), width)
         self.names = outer
         return text
 
-    def flat_text(self, jaxpr: Jaxpr, room: int) -> str | None:
+    def flat_text(self, jaxpr: Jaxpr, width: int) -> str | None:
         if not jaxpr.eqns:
             return f"{self.head(jaxpr)}  {self.tail(jaxpr)}"
-        if len(jaxpr.eqns) > 1 or 6 * len(jaxpr.invars) > room:
+        if len(jaxpr.eqns) > 1 or 6 * len(jaxpr.invars) > width:
             return None
-        eqn = self.flat_eqn(jaxpr.eqns[0], room)
+        eqn = self.flat_eqn(jaxpr.eqns[0], width)
         if eqn is None:
             return None
         text = f"{self.head(jaxpr)} {eqn} {self.tail(jaxpr)}"
-        return text if len(text) <= room else None
+        return text if len(text) <= width else None
 
-    def flat_value(self, value: Any, room: int) -> str | None:
+    def flat_value(self, value: Any, width: int) -> str | None:
         if isinstance(value, (ClosedJaxpr, Jaxpr)):
-            return self.flat_program(value, room)
+            return self.flat_program(value, width)
         if _programs(value):
             return None
         return plain_text(value)
 
-    def flat_eqn(self, e: Eqn, room: int) -> str | None:
+    def flat_eqn(self, e: Eqn, width: int) -> str | None:
         texts = []
         for name, value in self.shown_params(e) if e.params else ():
-            text = self.flat_value(value, room) if e.primitive.subprograms else plain_text(value)
-            if text is None or len(text) > room:
+            text = self.flat_value(value, width) if e.primitive.subprograms else plain_text(value)
+            if text is None or len(text) > width:
                 return None
             texts.append(f"{name}={text}")
         text = f"{self.left(e)}{'[' + ' '.join(texts) + ']' if texts else ''}{self.right(e)}"
-        return text if len(text) <= room or not texts else None
+        return text if len(text) <= width or not texts else None
 
     def left(self, e: Eqn) -> str:
         return f"{' '.join([self.binder(v) for v in e.outvars])} = {e.primitive.name}".lstrip()
@@ -191,7 +191,7 @@ class _Printer:
     def right(self, e: Eqn) -> str:
         return "".join([" " + self.atom(a) for a in e.invars])
 
-    # many lines
+    # Several lines.
     def write_program(self, program: Jaxpr | ClosedJaxpr, before: str, indent: int, out: list[str],
                       after: str = "") -> None:
         flat = self.flat_program(program, WIDTH - indent - len(before))
@@ -231,14 +231,14 @@ class _Printer:
 
 
 class Namer:
-    """The names that variables have in the text of a program, for other forms of it."""
+    """The variable names in the text of a program, for other output formats."""
 
     def __init__(self, program: ClosedJaxpr) -> None:
         self._printer = _Printer(False)
         self._printer.name_program(program)
 
     def of(self, program: ClosedJaxpr) -> dict[Var, str]:
-        """The names in one program: the whole, or one that is nested in it."""
+        """Return the names in the program or in one nested in it."""
         return self._printer.scopes[id(program)]
 
 
@@ -262,12 +262,12 @@ def _same(a: Any, b: Any) -> bool:
 @roomy()
 @uncollected
 def jaxpr_text(jaxpr: Jaxpr | ClosedJaxpr, *, weak: bool = False, sources: bool = False) -> str:
-    """The text of a program.
+    """Return the text of a program.
 
     Args:
-      jaxpr: the program; constants of a `ClosedJaxpr` are named, their values are not shown.
-      weak: mark weak types with `~`, as in `a:~f32[]`, so that parsing gives exactly the same types.
-      sources: write behind each equation the line it came from. Such a text is for reading: it does not parse.
+      jaxpr: the program; constants of a `ClosedJaxpr` are printed as variables, without values.
+      weak: mark weak types with `~`, as in `a:~f32[]`, so that parsing restores exactly the same types.
+      sources: append the source line to each equation. Such text cannot be parsed.
 
     >>> from lamina_ir import parse
     >>> jaxpr_text(parse("{ lambda ; a:~f32[]. let in (a,) }"), weak=True)
@@ -285,7 +285,7 @@ def jaxpr_text(jaxpr: Jaxpr | ClosedJaxpr, *, weak: bool = False, sources: bool 
 
 @takes(eqn=EQN)
 def eqn_text(eqn: Eqn, *, weak: bool = False) -> str:
-    """The text of one equation, its variables named from `a`, operands first.
+    """Return the text of one equation. Variables are named from `a` on, operands first.
 
     >>> from lamina_ir import parse
     >>> eqn_text(parse("{ lambda ; x:f32[3]. let y:f32[3] = sin x in (y,) }").eqns[0])

@@ -1,7 +1,7 @@
 """Programs: `Jaxpr` (variables, equations, results) and `ClosedJaxpr` (a Jaxpr with its constants).
 
-A program is a straight list of equations in single-assignment form. Variables are objects; their names exist only in
-print. Nested programs sit in equation params as `ClosedJaxpr` (see `Primitive.subprograms`).
+A program is a straight list of equations in single-assignment form. Variables are objects; names exist only in printed
+text. Nested programs are params of equations, as `ClosedJaxpr` (see `Primitive.subprograms`).
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _text: Callable[..., str] = object.__repr__
 
 
 def shown_by(text: Callable[..., str]) -> None:
-    """Show programs and equations with `text`. `printer` calls this: it reads programs, so they cannot import it."""
+    """Set the function that prints programs and equations. `printer` calls this; importing it here would be a cycle."""
     global _text
     _text = text
 
@@ -40,20 +40,20 @@ def _pretty(program: Any, options: dict[str, Any]) -> str:
         raise TypeError(f"pretty_print: there is no option {', '.join(sorted(unknown))}; expected {', '.join(sorted(_PRETTY))}")
     for name, value in (("print_shapes", True), ("name_stack", False), ("print_effects", False)):
         if options.get(name, value) is not value:
-            raise ValueError(f"pretty_print: {name}={options[name]} is not available: the text of a program parses back to the "
-                             f"same program, so types stand in it and nothing else does. Leave {name} out")
+            raise ValueError(f"pretty_print: {name}={options[name]} is not supported: the text of a program contains "
+                             f"types and nothing else, so that it parses back to the same program. Omit {name}")
     return _text(program, weak=bool(options.get("weak")), sources=bool(options.get("source_info")))
 
 
 class Var:
-    """A variable, told apart by identity."""
+    """A variable, compared by identity."""
 
     __slots__ = ("aval",)
 
     def __init__(self, aval: ShapedArray) -> None:
         self.aval = aval
 
-    count = property(id, doc="A number of its own, while it lives.")
+    count = property(id, doc="A number that is unique among live variables.")
     suffix = ""
 
     def __repr__(self) -> str:
@@ -61,13 +61,13 @@ class Var:
 
 
 class DropVar(Var):
-    """A result nobody reads; printed `_`."""
+    """An unused result; printed `_`."""
 
     __slots__ = ()
 
 
 class Literal:
-    """A scalar written into the program. `val` is a Python or NumPy scalar or 0-d array; `aval` gives its type."""
+    """A scalar in the program text. `val` is a Python or NumPy scalar or 0-d array; `aval` is its type."""
 
     __slots__ = ("val", "aval")
 
@@ -77,7 +77,7 @@ class Literal:
 
     @property
     def hash(self) -> int | None:
-        """The hash of its value; None where that has none."""
+        """The hash of the value; None if it is not hashable."""
         try:
             return hash(self.val)
         except TypeError:
@@ -104,22 +104,22 @@ class Eqn:
         self.source = source
 
     def replace(self, **changes: Any) -> Eqn:
-        """A copy with some fields changed. `source_info` is another name of `source`; effects follow from the op."""
+        """Return a copy with some fields changed. `source_info` is an alias of `source`; effects cannot be set."""
         fields = {name: getattr(self, name) for name in Eqn.__slots__}
         if "source_info" in changes:
             changes["source"] = changes.pop("source_info")
         changes.pop("ctx", None)
         if changes.pop("effects", None) not in (None, self.effects):
-            raise ValueError("replace: effects follow from the op and the programs it holds; replace those")
+            raise ValueError("replace: effects are determined by the primitive and its nested programs; replace those")
         fields.update(changes)
         return Eqn(**fields)
 
-    ctx = property(lambda self: _CONTEXT, doc="The settings it runs under, see `EqnContext`.")
-    source_info = property(lambda self: self.source, doc="The line it came from: `source`.")
+    ctx = property(lambda self: _CONTEXT, doc="The settings of the equation, see `EqnContext`.")
+    source_info = property(lambda self: self.source, doc="The source line: alias of `source`.")
 
     @property
     def effects(self) -> frozenset[Effect]:
-        """What it does beside its results, the programs in it included."""
+        """The effects of the primitive and of nested programs."""
         own = own_effects(self.primitive.name, self.params) if self.primitive.effectful else frozenset()
         return own.union(*[s.effects for s in subprograms(self)])
 
@@ -136,7 +136,7 @@ class Jaxpr:
       eqns: equations in order; each variable is bound once, before it is read.
       outvars: results: variables or literals.
       axis_names: names of mapped axes that collectives inside refer to and that are not bound inside.
-      effectful: whether an equation has a meaning beyond its results.
+      effectful: whether an equation has effects.
 
     >>> import numpy as np
     >>> from lamina_ir import prims, shaped
@@ -157,7 +157,7 @@ class Jaxpr:
         except TypeError:
             raise _not_lists(constvars=constvars, invars=invars, eqns=eqns, outvars=outvars) from None
         if axis_names is None or effectful is None:
-            # A thousand equations are of a few primitives, and mostly of plain ones: those are not looked at one by one.
+            # Fast path: check the few primitives instead of each equation; most have no regions, axes or effects.
             try:
                 used = {e.primitive for e in self.eqns}
             except AttributeError:
@@ -185,11 +185,11 @@ class Jaxpr:
 
     @property
     def effects(self) -> frozenset[Effect]:
-        """What its equations do beside their results."""
+        """The effects of the equations."""
         return frozenset().union(*[e.effects for e in self.eqns]) if self.effectful else frozenset()
 
     def replace(self, **changes: Any) -> Jaxpr:
-        """A copy with some of `constvars`, `invars`, `eqns`, `outvars` changed; what follows from them follows.
+        """Return a copy with some of `constvars`, `invars`, `eqns`, `outvars` changed; other fields are recomputed.
 
         >>> from lamina_ir import parse
         >>> program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }").jaxpr
@@ -203,19 +203,19 @@ class Jaxpr:
         return Jaxpr(**{**parts, **{k: v for k, v in changes.items() if k in parts}})
 
     def pretty_print(self, **options: Any) -> str:
-        """The text of the program.
+        """Return the text of the program.
 
         Args:
-          **options: `source_info=True` writes the line of each equation behind it, `weak=True` marks weak types. Taken and
+          **options: `source_info=True` appends the source line to each equation, `weak=True` marks weak types. Accepted
             without effect: `use_color`, `width`, `custom_pp_eqn_rules`.
         Raises:
-          TypeError: an option that there is not.
+          TypeError: an unknown option.
           ValueError: `print_shapes=False`, `name_stack=True` or `print_effects=True`.
         """
         return _pretty(self, options)
 
     def __copy__(self) -> Any:
-        return self  # programs are not changed in place
+        return self  # programs are immutable
 
     def __deepcopy__(self, memo: Any) -> Any:
         return self
@@ -232,7 +232,7 @@ def _not_lists(call: str = "Jaxpr", **given: Any) -> TypeError:
 
 
 class ClosedJaxpr:
-    """A `Jaxpr` together with the values of its constvars. Told apart by identity; see `check.alpha_equal`."""
+    """A `Jaxpr` with the values of its constvars. Compared by identity; see `alpha_equal`."""
 
     __slots__ = ("jaxpr", "consts", "_memo", "__weakref__")
 
@@ -256,32 +256,34 @@ class ClosedJaxpr:
     effects = property(lambda self: self.jaxpr.effects)
 
     def replace(self, *, jaxpr: Jaxpr | None = None, consts: Sequence[Any] | None = None) -> ClosedJaxpr:
-        """A copy with another program, or with other constants."""
+        """Return a copy with another jaxpr or other constants."""
         return ClosedJaxpr(self.jaxpr if jaxpr is None else jaxpr, self.consts if consts is None else consts)
 
     def map_jaxpr(self, f: Callable[[Jaxpr], Jaxpr]) -> ClosedJaxpr:
-        """The program `f(jaxpr)` with the same constants."""
+        """Return the program `f(jaxpr)` with the same constants."""
         return ClosedJaxpr(f(self.jaxpr), self.consts)
 
     def pretty_print(self, **options: Any) -> str:
-        """The text of the program, as of `Jaxpr.pretty_print`."""
+        """Return the text of the program; see `Jaxpr.pretty_print`."""
         return _pretty(self, options)
 
     def memo(self, key: Any, make: Any) -> Any:
-        """`make()`, remembered with this program and as long as it: what follows from the program and `key` alone."""
+        """Return `make()`, memoized on this program under `key`. The value must depend only on the program and
+        `key`."""
         if self._memo is None:
             self._memo = {}
         try:
             return self._memo[key]
         except KeyError:
-            pass  # made outside of this block: an error would name the KeyError as its context
+            pass  # `make` runs outside this block; otherwise the KeyError would be the context of its errors
         if len(self._memo) > 256:
             self._memo.clear()
         value = self._memo[key] = make()
         return value
 
     def derived(self, key: Any, make: Any) -> Any:
-        """`memo` for what rows of rule tables, or settings, have a part in: the program's jvp, its transpose, its batch."""
+        """As `memo`, for values that also depend on rules or settings, such as the JVP, transpose or batch of the
+        program."""
         settings = config.cache_key()
         key = settings, key
         found = None if self._memo is None else self._memo.get(key)
@@ -292,16 +294,16 @@ class ClosedJaxpr:
         return self.memo(key, lambda: value) if config.unchanged(settings, others) else value
 
     def remembered(self) -> list[Any]:
-        """The keys under which `memo` remembers something."""
+        """Return the keys of memoized values."""
         return list(self._memo or ())
 
     def forget(self, key: Any) -> None:
-        """Drop what `memo` remembers under `key`, if it does."""
+        """Drop the memoized value under `key`, if present."""
         if self._memo is not None:
             self._memo.pop(key, None)
 
     def __copy__(self) -> Any:
-        return self  # programs are not changed in place
+        return self  # programs are immutable
 
     def __deepcopy__(self, memo: Any) -> Any:
         return self
@@ -313,7 +315,7 @@ class ClosedJaxpr:
 
 
 def subprograms(eqn: Eqn) -> list[ClosedJaxpr]:
-    """The programs nested in an equation's params.
+    """Return the programs in the params of an equation.
 
     >>> from lamina_ir import parse
     >>> call = parse('''{ lambda ; a:f32[]. let
@@ -325,11 +327,11 @@ def subprograms(eqn: Eqn) -> list[ClosedJaxpr]:
     try:
         return _nested(eqn.primitive, eqn.params)
     except AttributeError:
-        _refuse_no_eqn("subprograms", eqn)
+        _check_eqn("subprograms", eqn)
         raise
 
 
-def _refuse_no_eqn(call: str, eqn: Any) -> None:
+def _check_eqn(call: str, eqn: Any) -> None:
     if not isinstance(eqn, Eqn):
         raise TypeError(f"{call}: expected an Eqn; got {excerpt(eqn)}") from None
 
@@ -343,27 +345,31 @@ def _nested(p: Primitive, params: dict[str, Any]) -> list[ClosedJaxpr]:
 
 
 def refuse_unsaid(eqns: Sequence[Eqn]) -> None:
-    """ProgramError for an op that holds a program and has no flow: its effects, axes and types would pass unseen."""
+    """Raise ProgramError if a primitive without a region signature holds a program.
+
+    The effects, axes and types of that program would otherwise be ignored.
+    """
     for e in eqns:
         for name in e.primitive.unsaid:
             value = e.params.get(name)
             if any(isinstance(v, ClosedJaxpr) for v in (value if isinstance(value, (tuple, list)) else (value,))):
                 op = e.primitive.name
-                raise ProgramError(f"`{op}` holds a program in its param `{name}`, and no flow says how its operands and "
-                                   f"results run through it; define it as Primitive({op!r}, flow=Flow(...)), or, where they "
-                                   f"do not, flow=Flow(beside=({name!r},), whole='why') (see docs/nested-programs.md)")
+                raise ProgramError(f"`{op}` holds a program in its param `{name}`, but has no region signature; define "
+                                   f"Primitive({op!r}, region_signature=RegionSignature(...)), or, if the program does "
+                                   f"not take the operands, RegionSignature(extra_programs=({name!r},), "
+                                   "indivisible='reason') (see docs/nested-programs.md)")
 
 
 def axis_names_of(p: Primitive, params: dict[str, Any]) -> frozenset[Any]:
-    """Mapped axes an op refers to: its own axis params, and what its nested programs leave free.
+    """Find the mapped axes that an equation refers to: in its axis params, and free in its nested programs.
 
     Args:
       p: the primitive.
-      params: its params.
+      params: the params.
     Returns:
       A frozenset of names.
     Raises:
-      TypeError: these are no primitive and params.
+      TypeError: `p` is not a Primitive or `params` not a dict.
       ProgramError: a param is missing.
 
     >>> from lamina_ir import prims
@@ -374,10 +380,11 @@ def axis_names_of(p: Primitive, params: dict[str, Any]) -> frozenset[Any]:
         return _axis_names_of(p, params)
     except (AttributeError, TypeError, LookupError):
         if not isinstance(p, Primitive) or not isinstance(params, dict):
-            raise TypeError(f"axis_names_of: expected a Primitive and a dict; got {excerpt(p)} and {excerpt(params)}") from None
+            raise TypeError(f"find_axis_names: expected a Primitive and a dict; got {excerpt(p)} and "
+                            f"{excerpt(params)}") from None
         missing = [name for name in p.params if name not in params]
         if missing:
-            raise ProgramError(f"axis_names_of: `{p.name}` has the params {', '.join(p.params)}; {missing[0]} is "
+            raise ProgramError(f"find_axis_names: `{p.name}` has the params {', '.join(p.params)}; {missing[0]} is "
                                "missing") from None
         raise
 
@@ -389,7 +396,7 @@ def _axis_names_of(p: Primitive, params: dict[str, Any]) -> frozenset[Any]:
         names.update(n for n in (value if isinstance(value, tuple) else (value,)) if not isinstance(n, int))
     if p.subprograms:
         for sub in _nested(p, params):
-            if isinstance(sub, ClosedJaxpr):  # `check` says so of what is none
+            if isinstance(sub, ClosedJaxpr):  # `check` reports values of other types
                 names.update(sub.jaxpr.axis_names)
         if p.flow.binds:  # type: ignore[union-attr]
             names -= p.flow.binds.names(params)  # type: ignore[union-attr]
@@ -397,15 +404,16 @@ def _axis_names_of(p: Primitive, params: dict[str, Any]) -> frozenset[Any]:
 
 
 def eqn_axis_names(eqn: Eqn) -> frozenset[Any]:
-    """Mapped axes an equation refers to."""
+    """Find the mapped axes that an equation refers to."""
     try:
         return axis_names_of(eqn.primitive, eqn.params)
     except AttributeError:
-        _refuse_no_eqn("eqn_axis_names", eqn)
+        _check_eqn("eqn_axis_names", eqn)
         raise
 
 
 def free_axis_names(eqns: Sequence[Eqn]) -> frozenset[Any]:
+    """Find the mapped axes that equations refer to."""
     names: set[Any] = set()
     for e in eqns:
         if e.primitive.axis_params or e.primitive.subprograms:
@@ -414,11 +422,11 @@ def free_axis_names(eqns: Sequence[Eqn]) -> frozenset[Any]:
 
 
 def eqn_effectful(eqn: Eqn) -> bool:
-    """Whether an equation, or one in a program it holds, has a meaning beyond its results."""
+    """Whether an equation, or one in its nested programs, has effects."""
     try:
         p = eqn.primitive
     except AttributeError:
-        _refuse_no_eqn("eqn_effectful", eqn)
+        _check_eqn("eqn_effectful", eqn)
         raise
     return p.effectful or bool(p.subprograms and any(isinstance(s, ClosedJaxpr) and s.jaxpr.effectful
                                                      for s in subprograms(eqn)))

@@ -1,6 +1,7 @@
-"""Programs to programs: walk, rewrite, drop dead code, inline calls, share common subexpressions, substitute.
+"""Program transformations: walk, rewrite, dead-code elimination, inlining, common subexpressions, substitution.
 
-Nothing is changed in place. Long programs are handled in loops; only nesting depth recurses.
+Programs are never changed in place. The code iterates over equations and recurses only into nested programs, so long
+programs do not exceed the recursion limit.
 """
 from __future__ import annotations
 
@@ -27,39 +28,45 @@ Program = Jaxpr | ClosedJaxpr
 _NESTED = Kind("a truth value, or a function of an equation", lambda v: isinstance(v, bool) or callable(v))
 
 
-def _open(program: Program) -> Jaxpr:
+def _jaxpr_of(program: Program) -> Jaxpr:
     return program.jaxpr if isinstance(program, ClosedJaxpr) else program
 
 
-def _close(program: Program, jaxpr: Jaxpr) -> Any:
+def _like(program: Program, jaxpr: Jaxpr) -> Any:
+    """Return `jaxpr`, closed with the constants of `program` if that is closed."""
     return ClosedJaxpr(jaxpr, program.consts) if isinstance(program, ClosedJaxpr) else jaxpr
 
 
 @takes(program=PROGRAM)
 def walk(program: Program) -> Iterator[Eqn]:
-    """Every equation in the order of the text, those of nested programs right after the one they are nested in. Programs of
-    rules (`prims.Rule`) are not in the text: ask for them with `rule.program()`.
+    """Iterate over all equations in the order of the text; those of nested programs follow the equation that holds
+    them.
+
+    Programs of rules (`prims.Rule`) are not part of the text; `rule.program()` returns them.
 
     >>> from lamina_ir import parse
     >>> [e.primitive.name for e in walk(parse("{ lambda ; a:f32[]. let b:f32[] = sin a c:f32[] = neg b in (c,) }"))]
     ['sin', 'neg']
     """
-    todo = [iter(_open(program).eqns)]
+    todo = [iter(_jaxpr_of(program).eqns)]
     while todo:
         for e in todo[-1]:
             yield e
             if e.primitive.subprograms:
                 subs = subprograms(e)
-                todo.extend(iter(_open(s).eqns) for s in reversed(subs))
+                todo.extend(iter(_jaxpr_of(s).eqns) for s in reversed(subs))
                 break
         else:
             todo.pop()
 
 
 def map_subprograms(e: Eqn, f: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Eqn:
-    """The equation with `f` applied to each program in its params, and to those of its rules (`prims.Rule`) once they
-    are made: a rule may hold a call of its own function, so there is no end to what rules of rules hold. Rules that are
-    Python functions stay what they are."""
+    """Return the equation with `f` applied to each program in its params.
+
+    `f` is also applied to the programs of its rules (`prims.Rule`), but lazily, when they are made: the program of a
+    rule may call the function that has the rule, so eager application would not end. Rules that are Python functions do
+    not change.
+    """
     if not e.primitive.subprograms:
         return e
     f = f if type(f) is remember else remember(f)
@@ -72,14 +79,14 @@ def map_subprograms(e: Eqn, f: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Eqn:
             params[name] = tuple(f(v) for v in value)
     for name, value in params.items():
         if type(value) is Rule:
-            params[name] = f.rule(value)
+            params[name] = f.map_rule(value)
     if all(params[n] is e.params[n] for n in params):
         return e
     return Eqn(e.primitive, e.invars, e.outvars, params, e.source)
 
 
 class remember:
-    """`f` for nested programs: one that stands in many places stays one object, and so does a rule."""
+    """Memoized `f` for nested programs and rules: a program that occurs many times is mapped once, to one object."""
 
     def __init__(self, f: Callable[[ClosedJaxpr], ClosedJaxpr], key: str = "") -> None:
         self.f, self.key = f, key
@@ -90,14 +97,14 @@ class remember:
             self.seen[id(program)] = program, self.f(program)
         return self.seen[id(program)][1]
 
-    def rule(self, rule: Rule) -> Rule:
+    def map_rule(self, rule: Rule) -> Rule:
         if id(rule) not in self.seen:
             self.seen[id(rule)] = rule, rule.map(self, self.key)
         return self.seen[id(rule)][1]
 
 
 def _read(env: Mapping[Var, Atom], a: Any) -> Any:
-    """What stands for `a` after all replacements."""
+    """Return the atom that replaces `a`, following chains of replacements."""
     while a in env:
         a = env[a]
     return a
@@ -105,10 +112,10 @@ def _read(env: Mapping[Var, Atom], a: Any) -> Any:
 
 @takes(program=PROGRAM, env=MAPPING)
 def substitute(program: Program, env: Mapping[Var, Atom]) -> Any:
-    """The program with variables replaced where they are read.
+    """Replace variables where they are read.
 
     Args:
-      program: where to replace.
+      program: the program.
       env: variable -> variable or literal; chains are followed.
 
     >>> from lamina_ir import parse
@@ -117,23 +124,23 @@ def substitute(program: Program, env: Mapping[Var, Atom]) -> Any:
     >>> substitute(program, {b: a})
     { lambda ; a:f32[] b:f32[]. let c:f32[] = sin a in (c,) }
     """
-    jaxpr = _open(program)
+    jaxpr = _jaxpr_of(program)
     eqns = [Eqn(e.primitive, [_read(env, a) for a in e.invars], e.outvars, e.params, e.source) for e in jaxpr.eqns]
-    return _close(program, Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, [_read(env, a) for a in jaxpr.outvars],
+    return _like(program, Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, [_read(env, a) for a in jaxpr.outvars],
                                  jaxpr.axis_names, jaxpr.effectful))
 
 
 @takes(program=PROGRAM, fn=FUNCTION, nested=_NESTED)
 @roomy()
 def rewrite(program: Program, fn: Callable[[Eqn], Any], *, nested: bool | Callable[[Eqn], bool] = True) -> Any:
-    """The program with equations replaced.
+    """Replace equations.
 
     Args:
-      program: where to replace.
-      fn: equation -> None (keep it), a list of equations that bind the same outvars, or `(equations, atoms)` where the
-        atoms take the place of the outvars. Its operands are already replaced ones.
-      nested: whether to rewrite nested programs too (before the equation they are in), or a function that says so of an
-        equation with programs. Programs of custom rules are rewritten when they are made.
+      program: the program.
+      fn: equation -> None (unchanged), a list of equations that bind the same outvars, or `(equations, atoms)` where
+        the atoms replace the outvars. Its operands are already replaced.
+      nested: whether to rewrite nested programs too (before their equation), or a predicate for equations with nested
+        programs. Programs of custom rules are rewritten when they are made.
 
     >>> from lamina_ir import parse
     >>> program = parse("{ lambda ; a:f32[]. let b:f32[] = copy a c:f32[] = sin b in (c,) }")
@@ -149,23 +156,25 @@ def rewrite(program: Program, fn: Callable[[Eqn], Any], *, nested: bool | Callab
 
 def _replacement(e: Eqn, new: tuple[Any, ...]) -> tuple[Any, ...]:
     if len(new) != 2 or not all(isinstance(part, (list, tuple)) for part in new):
-        raise _no_replacement(e, new)
+        raise _invalid_replacement(e, new)
     if len(new[1]) != len(e.outvars):
-        raise ProgramError(f"rewrite: `{e.primitive.name}` has {len(e.outvars)} results; the function gave {len(new[1])} atoms "
-                           "for them")
+        raise ProgramError(f"rewrite: `{e.primitive.name}` has {len(e.outvars)} results; the function returned "
+                           f"{len(new[1])} atoms")
     return new
 
 
-def _no_replacement(e: Eqn, new: Any) -> TypeError:
-    return TypeError(f"rewrite: the function must give None, a list of equations, or (equations, atoms); for "
-                     f"`{e.primitive.name}` it gave {excerpt(new)}")
+def _invalid_replacement(e: Eqn, new: Any) -> TypeError:
+    return TypeError("rewrite: the function must return None, a list of equations, or (equations, atoms); for "
+                     f"`{e.primitive.name}` it returned {excerpt(new)}")
 
 
 def rewritten(program: Program, fn: Callable[[Eqn], Any], inner: remember | None,
               into: Callable[[Eqn], bool] | None = None) -> Any:
-    """One program with equations replaced, those nested in it (and where `into` says so) by `inner`; the program itself where
-    nothing is."""
-    jaxpr = _open(program)
+    """Replace the equations of one program; nested programs are mapped by `inner`, if `into` allows it.
+
+    Return the program itself if nothing changes.
+    """
+    jaxpr = _jaxpr_of(program)
     env: dict[Any, Any] = {}
     eqns: list[Eqn] = []
     same = True
@@ -186,10 +195,10 @@ def rewritten(program: Program, fn: Callable[[Eqn], Any], inner: remember | None
         elif isinstance(new, list):
             eqns.extend(new)
         else:
-            raise _no_replacement(e, new)
-    if same:  # one object still, with all that is remembered of it
+            raise _invalid_replacement(e, new)
+    if same:  # the same object, since it carries memoized results
         return program
-    return _close(program, Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, [_read(env, a) for a in jaxpr.outvars]))
+    return _like(program, Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, [_read(env, a) for a in jaxpr.outvars]))
 
 
 # --- dead code ----------------------------------------------------------------------------------------------------
@@ -197,15 +206,15 @@ def rewritten(program: Program, fn: Callable[[Eqn], Any], inner: remember | None
 @roomy()
 def dce(program: Program, used_outputs: Sequence[bool] | None = None, *,
         instantiate: bool | Sequence[bool] = False) -> tuple[Any, list[bool]]:
-    """Only what the used results need.
+    """Eliminate dead code: keep only what the used results need.
 
     Args:
-      program: a program. Of a `ClosedJaxpr`, constants nobody needs go too.
+      program: a program. Unused constants of a `ClosedJaxpr` are dropped too.
       used_outputs: for each result, whether it is used; default: all.
-      instantiate: inputs to keep although they are not needed: all, or one flag per input.
+      instantiate: whether to keep unused inputs: a bool, or one flag per input.
     Returns:
-      The program with only the used results and needed inputs, and for each input whether it was kept.
-      Equations with effects stay.
+      The program with only the used results and needed inputs, and for each input whether it is an input of the new
+      program. Equations with effects are kept.
 
     >>> from lamina_ir import parse
     >>> dce(parse("{ lambda ; a:f32[] b:f32[]. let c:f32[] = sin a d:f32[] = cos b in (c, d) }"), [True, False])
@@ -216,12 +225,12 @@ def dce(program: Program, used_outputs: Sequence[bool] | None = None, *,
 
 def _live_part(program: Program, used_outputs: Sequence[bool] | None,
                instantiate: bool | Sequence[bool]) -> tuple[Any, list[bool]]:
-    jaxpr = _open(program)
+    jaxpr = _jaxpr_of(program)
     used = [True] * len(jaxpr.outvars) if used_outputs is None else list(used_outputs)
     if len(used) != len(jaxpr.outvars):
         raise ValueError(f"dce: used_outputs must have {len(jaxpr.outvars)} entries, one per result; got {len(used)}")
     outs = [a for a, u in zip(jaxpr.outvars, used) if u]
-    # From the last equation to the first: live is what results and the equations kept so far read.
+    # From the last equation to the first. live: variables that the results or the live equations after this one read.
     live: set[Any] = {a for a in outs if isinstance(a, Var)}
     inner = remember(_without_dead_code, "dce")
     eqns: list[Eqn] = []
@@ -245,20 +254,21 @@ def _live_part(program: Program, used_outputs: Sequence[bool] | None,
     keep = [instantiate] * len(jaxpr.invars) if isinstance(instantiate, bool) else list(instantiate)
     used_inputs = [v in live or k for v, k in zip(jaxpr.invars, keep)]
     if same and all(used_inputs) and all(v in live for v in jaxpr.constvars):
-        return program, used_inputs  # one object still, with all that is remembered of it
+        return program, used_inputs  # the same object, since it carries memoized results
     invars = [v for v, u in zip(jaxpr.invars, used_inputs) if u]
     if not isinstance(program, ClosedJaxpr):
         return Jaxpr(jaxpr.constvars, invars, eqns, outs), used_inputs
-    kept = [(v, c) for v, c in zip(jaxpr.constvars, program.consts) if v in live]
-    return ClosedJaxpr(Jaxpr([v for v, _ in kept], invars, eqns, outs), [c for _, c in kept]), used_inputs
+    consts = [(v, c) for v, c in zip(jaxpr.constvars, program.consts) if v in live]
+    return ClosedJaxpr(Jaxpr([v for v, _ in consts], invars, eqns, outs), [c for _, c in consts]), used_inputs
 
 
 def narrowed(body: ClosedJaxpr, used: Sequence[bool],
              instantiate: bool | Sequence[bool] = False) -> tuple[ClosedJaxpr, list[bool]]:
-    """`dce` of a nested program, remembered with it."""
+    """Apply `dce` to a nested program, memoized on it."""
     def make() -> tuple[ClosedJaxpr | None, list[bool]]:
         small, used_in = _live_part(body, used, instantiate)
-        return None if small is body else small, used_in  # a program that held itself would wait for the collector
+        # None for the program itself: a reference to itself in its memo would be a cycle, freed only by the collector.
+        return None if small is body else small, used_in
     key = "dce", tuple(used), instantiate if isinstance(instantiate, bool) else tuple(instantiate)
     small, used_in = body.memo(key, make)
     return body if small is None else small, used_in
@@ -270,16 +280,15 @@ def _without_dead_code(body: ClosedJaxpr) -> ClosedJaxpr:
 
 @takes(e=EQN, used=ITEMS)
 def narrow(e: Eqn, used: Sequence[bool]) -> Eqn:
-    """An equation with programs, without what its used results do not need.
+    """Drop what the used results of an equation with regions do not need: operands, results, carries and dead code.
 
-    Operands, results and carries go. A carry is needed if it is read after the loop, by the test of a needed loop, or by
-    what is needed inside.
+    A carry is needed if its final value is used, if the loop test reads it, or if a needed value inside depends on it.
 
     Args:
-      e: an equation of an op that holds programs.
-      used: per result, whether anything reads it.
+      e: an equation of a primitive with regions.
+      used: per result, whether it is read.
     Returns:
-      An equation that binds the same variables, those that are not used apart; `e` itself if there is nothing to drop.
+      An equation that binds the same used variables; `e` itself if there is nothing to drop.
 
     >>> from lamina_ir import parse
     >>> body = "{ lambda ; a:f32[] b:f32[]. let c:f32[] = sin a in (c, b) }"
@@ -293,18 +302,18 @@ def narrow(e: Eqn, used: Sequence[bool]) -> Eqn:
     if flow is None or flow.whole or flow.rule:
         return map_subprograms(e, remember(_without_dead_code, "dce"))
     w = Wired.of(e)
-    # ops, outs: what is needed once the needs of carries have gone round.
+    # ops, outs: flags of needed operands and results, at the fixpoint over the carries.
     ops, outs = backward(w, used, lambda wire, flags: narrowed(wire.program, flags)[1])
     small = [narrowed(b.program, (True,) if b.decides else outs, [ops[i] for i in b.ins])[0] for b in w.wires]
     if all(outs) and all(ops) and all(s is b.program for s, b in zip(small, w.wires)):
         return e
-    kept = [i for i, needed in enumerate(ops) if needed]
-    left = [j for j, needed in enumerate(outs) if needed]
-    at = {i: k for k, i in enumerate(kept)}
-    written = w.write(w.operands(kept), w.results(left), [(s, [at[i] for i in b.ins if ops[i]], range(len(left)))
-                                                          for s, b in zip(small, w.wires)])
+    live_ops = [i for i, needed in enumerate(ops) if needed]
+    live_outs = [j for j, needed in enumerate(outs) if needed]
+    at = {i: k for k, i in enumerate(live_ops)}
+    programs = [(s, [at[i] for i in b.ins if ops[i]], range(len(live_outs))) for s, b in zip(small, w.wires)]
+    rebuilt = w.write(w.operands(live_ops), w.results(live_outs), programs)
     outvars = [v if used[j] or isinstance(v, DropVar) else DropVar(v.aval) for j, v in enumerate(e.outvars)]
-    return written.eqn(e.primitive, [e.invars[i] for i in kept], [outvars[j] for j in left], e.source)
+    return rebuilt.eqn(e.primitive, [e.invars[i] for i in live_ops], [outvars[j] for j in live_outs], e.source)
 
 
 # --- calls and common subexpressions ------------------------------------------------------------------------------
@@ -312,11 +321,11 @@ def narrow(e: Eqn, used: Sequence[bool]) -> Eqn:
 @roomy()
 @uncollected
 def inline_calls(program: ClosedJaxpr, which: Callable[[Eqn], bool] = lambda e: True) -> ClosedJaxpr:
-    """The program with the bodies of its `xla_call` equations in their place, at every depth.
+    """Inline the bodies of `xla_call` equations, at every depth.
 
     Args:
-      program: where to inline. Constants of inlined programs become its own.
-      which: says of an `xla_call` equation whether to inline it.
+      program: the program. It gets the constants of inlined programs.
+      which: predicate: whether to inline an `xla_call` equation.
 
     >>> from lamina_ir import parse
     >>> inner = "{ lambda ; c:f32[]. let d:f32[] = sin c in (d,) }"
@@ -332,7 +341,8 @@ def inline_calls(program: ClosedJaxpr, which: Callable[[Eqn], bool] = lambda e: 
 
 def _inline(program: ClosedJaxpr, which: Callable[[Eqn], bool], inner: remember) -> ClosedJaxpr:
     constvars, consts = list(program.jaxpr.constvars), list(program.consts)
-    # shared: programs called from several places, whose constants become constants of the whole once.
+    # shared: id of an inlined program -> (program, its constants in the new program). A program called several times
+    # contributes its constants once.
     eqns: list[Eqn] = []
     shared: dict[int, tuple[ClosedJaxpr, list[Var]]] = {}
 
@@ -349,7 +359,7 @@ def _inline(program: ClosedJaxpr, which: Callable[[Eqn], bool], inner: remember)
                 given.update(zip(sub.jaxpr.invars, invars))
                 env.update(zip(e.outvars, emit(sub.jaxpr, given)))
                 continue
-            # A body that stands in two places must not bind a variable twice.
+            # New variables: a body that is inlined twice must not bind a variable twice.
             outvars = [type(v)(v.aval) for v in e.outvars]
             env.update(zip(e.outvars, outvars))
             e = map_subprograms(e, inner)
@@ -369,7 +379,7 @@ def _key(a: Any) -> Any:
 def _param_key(v: Any) -> Any:
     kind = type(v)
     if kind in (float, complex):
-        return kind, repr(v)  # 0.0 is not -0.0, and NaN is itself
+        return kind, repr(v)  # distinguishes 0.0 from -0.0 and equates NaNs
     if kind is tuple:
         return tuple(map(_param_key, v))
     return kind, v
@@ -379,7 +389,7 @@ def _param_key(v: Any) -> Any:
 @roomy()
 @uncollected
 def cse(program: Program) -> Any:
-    """The program in which equal equations on equal operands are computed once. Equations with effects stay.
+    """Eliminate common subexpressions: compute equal equations on equal operands once. Equations with effects are kept.
 
     >>> from lamina_ir import parse
     >>> cse(parse("{ lambda ; a:f32[]. let b:f32[] = sin a c:f32[] = sin a d:f32[] = add b c in (d,) }"))
@@ -396,21 +406,21 @@ def cse(program: Program) -> Any:
 
 
 def _share(program: Program, inner: remember) -> Any:
-    # seen: primitive, operands as they are read after sharing, and params -> the equation that computed it last.
+    # seen: (primitive, operands after replacement, params) -> the equation whose results are shared.
     seen: dict[Any, Eqn] = {}
 
-    def shared(e: Eqn) -> Any:
+    def find_equal(e: Eqn) -> Any:
         if eqn_effectful(e):
             return None
         try:
             key = (e.primitive, tuple(map(_key, e.invars)), tuple((k, _param_key(v)) for k, v in e.params.items()))
             first = seen.get(key)
-        except TypeError:  # a param that cannot be hashed
+        except TypeError:  # a param is not hashable
             return None
-        # Results that the first one dropped have no name to read them by.
+        # If the first one dropped a result, there is no variable to read it.
         if first is not None and not any(isinstance(v, DropVar) for v in first.outvars):
             return [], first.outvars
         seen[key] = e
         return None
 
-    return rewritten(program, shared, inner)
+    return rewritten(program, find_equal, inner)

@@ -1,4 +1,4 @@
-"""`Rule`: what a custom call does under a transformation, as a program that is made when somebody asks for it."""
+"""`Rule`: a user-defined rule of a custom call, as a program that is made on first use."""
 from __future__ import annotations
 
 import dataclasses
@@ -11,20 +11,20 @@ from .params import register_param_type
 
 __all__ = ["Rule"]
 
-_MOST_STATES = 8  # of the rows in force, for which a rule's program is kept
+_MAX_PROGRAMS = 8  # programs stored per rule, one for each generation of the rule tables
 
 
 @register_param_type
 @dataclasses.dataclass(init=False, frozen=True)
 class Rule:
-    """A user's rule, by name, with the program it stages to.
+    """A user-defined rule: its name and the program to which it is staged.
 
     Args:
-      name: the rule's name; what printed programs show of it. Rules of one name are equal.
-      make: `make()` gives the program (a `ClosedJaxpr`). It is asked once, and again when rows of rule tables have changed,
-        as the function it stages may differentiate or map. None: the rule is not known here, because it was dropped when the
-        program was printed or saved.
-      call: for rules that stay Python functions: the function.
+      name: the name of the rule, shown in printed programs. Rules with the same name are equal.
+      make: `make()` returns the program (a `ClosedJaxpr`). It is called once per generation of the rule tables, since
+        the staged function may differentiate or map. None: the rule is unknown, because it was dropped when the program
+        was printed or saved.
+      call: for rules that remain Python functions: the function.
     """
 
     name: str
@@ -34,34 +34,34 @@ class Rule:
         put(self, "name", name)
         put(self, "make", make)
         put(self, "call", call)
-        put(self, "_programs", {})  # by `generation`; under None one that was read
+        put(self, "_programs", {})  # by generation; key None: a program read from a file
         put(self, "_derived", {})
 
     def program(self) -> Any:
-        """The rule's program. MissingRuleError when it was dropped."""
+        """Return the program of the rule; MissingRuleError if it was dropped."""
         programs = self._programs  # type: ignore[attr-defined]
         key = generation.value if self.make is not None else None  # type: ignore[attr-defined]
         found = programs.get(key)
         if found is None:
             if key is None:
                 raise MissingRuleError(f"the rule `{self.name}` of a custom call is not known here: program text does not "
-                                       "hold rules, and saved programs hold those that could be staged when they were "
-                                       "saved. Make the program again from its function")
+                                       "contain rules, and saved programs contain those that could be staged when they "
+                                       "were saved. Stage the function again")
             others = generation.elsewhere()
             found = self.make()  # type: ignore[attr-defined]
             if others == generation.elsewhere() and key in (None, generation.value):
-                if len(programs) >= _MOST_STATES:
+                if len(programs) >= _MAX_PROGRAMS:
                     programs.clear()
                 programs[key] = found
         return found
 
     def map(self, f: Callable[[Any], Any], key: str = "") -> Rule:
-        """The rule whose program is `f(program)`, made when it is asked for. A Python function, and a rule that is not
-        known here, stay what they are.
+        """Return the rule whose program is `f(program)`, computed lazily. Python functions and unknown rules do not
+        change.
 
         Args:
-          f: program -> program of the same operands and results.
-          key: the name of an `f` that changes nothing the second time; the new rule is remembered under it.
+          f: program -> program with the same operands and results.
+          key: the name of an idempotent `f`; the new rule is memoized under it.
         """
         if self.make is None and not self._programs:  # type: ignore[attr-defined]
             return self
@@ -73,6 +73,6 @@ class Rule:
         return made
 
     def resolve(self, program: Any) -> None:
-        """Set the program (readers of saved programs do)."""
+        """Set the program; used when saved programs are read."""
         object.__setattr__(self, "make", None)
         self._programs[None] = program  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Which dtype values meet in, and which of Python's numbers a value is like."""
+"""Result dtype of promotion, and the Python number type of a value."""
 from __future__ import annotations
 
 from typing import Any
@@ -10,11 +10,11 @@ from .avals import aval_of
 
 __all__ = ["result_type", "scalar_type_of"]
 
-_PYTHON = (bool, int, float, complex)
+_PYTHON_TYPES = (bool, int, float, complex)
 
 
-def _pair(x: Any) -> tuple[np.dtype, bool]:
-    if isinstance(x, type) and x in _PYTHON:
+def _dtype_and_weakness(x: Any) -> tuple[np.dtype, bool]:
+    if isinstance(x, type) and x in _PYTHON_TYPES:
         return aval_of(x()).dtype, x is not bool
     if isinstance(x, (str, type, np.dtype)):
         return dtypes.canonical(x), False
@@ -24,41 +24,41 @@ def _pair(x: Any) -> tuple[np.dtype, bool]:
 
 
 def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
-    """The dtype that values or dtypes meet in, and, if asked for, whether it is weak.
+    """Return the dtype to which values or dtypes promote and, if requested, whether it is weak.
 
     Args:
-      *args: arrays, numbers, dtypes or names of them; `int`, `float`, `complex` stand for Python's numbers.
-      return_weak_type_flag: whether to give the weakness too.
+      *args: arrays, numbers, dtypes or dtype names; `int`, `float`, `complex` mean Python numbers.
+      return_weak_type_flag: whether to return the weak type flag too.
     Returns:
-      A dtype, or the pair of dtype and truth value.
+      A dtype, or the pair (dtype, bool).
     Raises:
       ValueError: there are no arguments.
-      TypeError: one of them is neither an array, a number nor a dtype.
+      TypeError: an argument is neither an array, a number nor a dtype.
 
     >>> result_type(1, 2.0, return_weak_type_flag=True), result_type(1, np.int8(2))
     ((dtype('float32'), True), dtype('int8'))
     """
     if not args:
         raise ValueError("result_type: expected at least one array, number or dtype; got none")
-    found = dtypes.promote(*map(_pair, args))
+    found = dtypes.promote(*map(_dtype_and_weakness, args))
     return found if return_weak_type_flag else found[0]
 
 
 def scalar_type_of(x: Any) -> type:
-    """The type of Python's numbers that a value is of: `bool`, `int`, `float` or `complex`.
+    """Return the Python number type that corresponds to a value: `bool`, `int`, `float` or `complex`.
 
     Args:
       x: an array, a number or a dtype.
     Returns:
       The type.
     Raises:
-      TypeError: it is nothing of the kind.
+      TypeError: no Python number type corresponds to it.
 
     >>> scalar_type_of(np.int8(1)), scalar_type_of("bfloat16")
     (<class 'int'>, <class 'float'>)
     """
-    dtype = _pair(x)[0]
-    for kind, holds in zip(_PYTHON, (dtypes.is_bool, dtypes.is_integer, dtypes.is_float, dtypes.is_complex)):
+    dtype = _dtype_and_weakness(x)[0]
+    for kind, holds in zip(_PYTHON_TYPES, (dtypes.is_bool, dtypes.is_integer, dtypes.is_float, dtypes.is_complex)):
         if holds(dtype):
             return kind
-    raise TypeError(f"scalar_type_of: there is no number in Python like a {dtype}")
+    raise TypeError(f"scalar_type_of: x must be a bool, a number or an array of them; got dtype {dtype}")

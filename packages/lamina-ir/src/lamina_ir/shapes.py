@@ -1,6 +1,6 @@
-"""`shaped` as people call it: what is no shape or no dtype is refused in words.
+"""`shaped` for users: it validates shape and dtype and raises clear errors.
 
-The room itself calls `avals.shaped`, which asks less and remembers its answers.
+Inside this package, `avals.shaped` is used, which validates less and caches its results.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["element_type", "shaped", "sizes"]
 
 
 def sizes(call: str, shape: Any) -> tuple[int, ...]:
-    """A shape as a tuple of ints; a single int is one of one axis. ShapeError if it is none.
+    """Return a shape as a tuple of ints; an int means one axis. ShapeError if it is invalid.
 
     >>> sizes("mine", [np.int64(2), 3]), sizes("mine", 4)
     ((2, 3), (4,))
@@ -36,13 +36,15 @@ def sizes(call: str, shape: Any) -> tuple[int, ...]:
 
 
 def element_type(call: str, spec: Any) -> np.dtype:
-    """The dtype that is meant; NumPy's names come first, by which "i8" has eight bytes. DTypeError if it is none.
+    """Return the dtype that `spec` specifies; DTypeError if it is invalid.
+
+    NumPy's names take precedence over printed names: "i8" has eight bytes.
 
     >>> element_type("mine", "f32"), element_type("mine", int)
     (dtype('float32'), dtype('int64'))
     """
     try:
-        if spec is not None:  # NumPy takes it for float64
+        if spec is not None:  # np.dtype(None) is float64
             return dtypes.as_dtype(spec)
     except (DTypeError, ValueError):
         pass
@@ -53,15 +55,15 @@ def element_type(call: str, spec: Any) -> np.dtype:
 
 
 def shaped(shape: Any, dtype: Any, weak_type: bool = False) -> ShapedArray:
-    """The type of arrays of this shape and dtype.
+    """Return the type of arrays with this shape and dtype.
 
     Args:
       shape: a tuple of ints.
-      dtype: a dtype, or what names one.
-      weak_type: whether a Python number decided the dtype.
+      dtype: a dtype, or anything that specifies one.
+      weak_type: whether the dtype comes from a Python number.
     Raises:
-      ShapeError: `shape` is no shape.
-      DTypeError: `dtype` is no dtype.
+      ShapeError: `shape` is invalid.
+      DTypeError: `dtype` is invalid.
 
     >>> shaped((8, 3), "float32")
     ShapedArray(float32[8,3])

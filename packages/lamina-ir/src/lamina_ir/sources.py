@@ -1,4 +1,4 @@
-"""`Source`: the line of a program's text from which an equation came."""
+"""`Source`: the source line of an equation."""
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -6,25 +6,25 @@ from typing import Any, NamedTuple
 __all__ = ["Source"]
 
 
-class _Place(NamedTuple):
-    """Stands for a code object that is not there: in programs read from files."""
+class _FileAndFunction(NamedTuple):
+    """Replaces a code object in programs that were read from files."""
 
     co_filename: str
     co_name: str
 
 
 class Source:
-    """Where an equation came from: a code object and an instruction offset, turned into file and line on demand.
+    """The source of an equation: a code object and an instruction offset, converted to file and line on demand.
 
-    Several equations share one: all that a transformation makes of one op keep that op's source. It has four fields, for
-    with five it would take 16 bytes more, and a program holds one for each op.
+    Several equations share one object: equations that a transformation derives from an equation keep its source. It has
+    only four fields: a fifth would cost 16 bytes more, for each equation of a program.
 
     Args:
-      code: the code object, or what `Source.at` puts in its place.
-      lasti: the instruction's offset; -1 for the function as a whole, at the line of its `def`.
-      scope: names of the scopes around it, as "encoder/layer".
-      part: which part of a derivative it is: "" for the op itself and its tangent, "backward" for what transposition
-        made of it, "backward of backward" where that was differentiated in reverse again.
+      code: the code object, or its replacement made by `Source.from_line`.
+      lasti: the instruction offset; -1 for the function as a whole, at the line of its `def`.
+      scope: names of the enclosing scopes, such as "encoder/layer".
+      part: the part of a derivative: "" for the equation itself and its tangent, "backward" for its transpose,
+        "backward of backward" if that was differentiated in reverse mode again.
 
     >>> Source.at("model.py", 12, "loss", part="backward")
     model.py:12 (loss) [backward]
@@ -40,8 +40,8 @@ class Source:
 
     @classmethod
     def at(cls, file: str, line: int, function: str, scope: str = "", part: str = "") -> Source:
-        """The source at a line of a file, without code objects: for programs from elsewhere."""
-        return cls(_Place(file, function), line, scope, part)
+        """Make the source for a line of a file, without a code object: for programs read from files."""
+        return cls(_FileAndFunction(file, function), line, scope, part)
 
     @property
     def file(self) -> str:
@@ -49,12 +49,12 @@ class Source:
 
     @property
     def function(self) -> str:
-        """The name of the function whose line it is."""
+        """The name of the function that contains the line."""
         return self.code.co_name
 
     @property
     def line(self) -> int:
-        if type(self.code) is _Place:
+        if type(self.code) is _FileAndFunction:
             return self.lasti
         for start, end, line in self.code.co_lines():
             if start <= self.lasti < end and line is not None:
@@ -62,15 +62,15 @@ class Source:
         return self.code.co_firstlineno
 
     def like(self, scope: str, part: str) -> Source:
-        """The same place with another scope and part."""
+        """Return the same line with another scope and part."""
         return Source(self.code, self.lasti, scope, part)
 
     def backward(self) -> Source:
-        """The source of what transposition makes of the op."""
+        """Return the source for the transpose of the equation."""
         return self.like(self.scope, f"backward of {self.part}" if self.part else "backward")
 
     def inside(self, scope: str) -> Source:
-        """The same source within further scopes."""
+        """Return the same source inside further scopes."""
         return self.like(f"{scope}/{self.scope}" if self.scope else scope, self.part)
 
     def __repr__(self) -> str:

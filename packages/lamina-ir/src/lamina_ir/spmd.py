@@ -1,8 +1,8 @@
-"""`AxisEnv`: the mapped axes around a program, and which participants a collective over some of them puts together.
+"""`AxisEnv`: the mapped axes around a program, and the groups of participants in which a collective communicates.
 
-Participants (replicas, partitions, examples) are numbered row by row over the axes, outermost axis first, then the copies.
-Beside it stand the only checks of axis names, of groups and of permutations; whoever takes them from a user, a row or a
-program asks here.
+Participants (replicas, partitions, examples) are numbered in row-major order over the axes, outermost axis first, then
+over the copies. This module also has the only checks of axis names, groups and permutations, for arguments of users,
+rules and programs alike.
 """
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 class _Processes:
-    """The name of the axis that processes lie along: no program's, who know of it by the sizes of their maps."""
+    """The name of the axis over processes. No program contains it; programs see processes only as sizes of their
+    maps."""
 
     def __repr__(self) -> str:
         return "processes"
@@ -39,13 +40,13 @@ class AxisEnv:
 
     Args:
       axes: (name, size) pairs.
-      participants: how many there are; a multiple of the product of the sizes. What no axis accounts for are copies,
-        innermost in the numbering. None: as many as the axes need.
+      participants: their number, a multiple of the product of the sizes. A multiple greater than 1 means copies, which
+        are innermost in the numbering. None: as many participants as the axes need.
     Attributes:
       names, sizes: of the axes.
       size: the product of the sizes.
-      participants: that times `copies`.
-      copies: how many participants stand at one place on all axes.
+      participants: `size * copies`.
+      copies: the number of participants at each position on all axes.
 
     >>> env = AxisEnv([("i", 2), ("j", 3)])
     >>> env.size, env.groups("j"), env.groups(("j", "i"))
@@ -55,7 +56,7 @@ class AxisEnv:
     """
 
     __slots__ = ("names", "sizes", "size", "participants", "copies", "_given", "_groups")
-    spare: Sequence[int] = ()  # participants that stand at no place on the axes, where somebody laid out more than they need
+    spare: Sequence[int] = ()  # participants without a position on the axes, in a mesh that is larger than needed
 
     def __init__(self, axes: Iterable[tuple[Any, int]] = (), participants: int | None = None) -> None:
         try:
@@ -70,45 +71,47 @@ class AxisEnv:
         self.size = math.prod(self.sizes)
         self.participants = self.size if count is None else count
         if self.size == 0 or self.participants < 1 or self.participants % self.size:
-            raise ShapeError(f"{self.participants} participants cannot be laid out over the axes {dict(axes)}; their number "
-                             f"must be a multiple of {self.size}")
+            raise ShapeError(f"AxisEnv: participants must be a multiple of {self.size}, the size of the axes "
+                             f"{dict(axes)}; got {self.participants}")
         self.copies = self.participants // self.size
         self._given = count
         self._groups: dict[Any, list[list[int]]] = {}
 
     def key(self) -> tuple[Any, ...]:
-        """Equal for environments that mean the same."""
+        """Return a hashable key; equal for equivalent environments."""
         return self.names, self.sizes, self.participants
 
     def extend(self, name: Hashable, size: int) -> AxisEnv:
-        """With one more axis inside: laid over the copies, where the number of participants was given."""
+        """Return the environment with one more, innermost axis. If the number of participants was given, it divides the
+        copies."""
         return AxisEnv([*zip(self.names, self.sizes), (name, size)], self._given)
 
     def position(self, name: Hashable) -> int:
-        """Which axis `name` is; UnboundAxisError when there is none."""
+        """Return the position of the axis `name`; UnboundAxisError if it is not bound."""
         for i in range(len(self.names) - 1, -1, -1):
             if self.names[i] is name or self.names[i] == name:
                 return i
         raise unbound_axis(name, self.names)
 
     def axis_size(self, names: Any) -> int:
-        """Product of the sizes of a name or a tuple of names."""
+        """Return the product of the sizes of a name or a tuple of names."""
         return math.prod(self.sizes[self.position(n)] for n in _tuple(names))
 
     def stride(self, name: Hashable) -> int:
-        """How far apart in number two neighbours on the axis are."""
+        """Return the difference of the numbers of two adjacent participants on the axis."""
         return self.copies * math.prod(self.sizes[self.position(name) + 1:])
 
     def groups(self, names: Any, index_groups: Sequence[Sequence[int]] | None = None) -> list[list[int]]:
-        """Participants that differ only along the named axes, each group in the order of its index along them.
+        """Return the groups of participants that differ only along the named axes, each ordered by index along them.
 
         Args:
-          names: a name or a tuple of names; the first is the slowest in the order.
-          index_groups: indices along the named axes that belong together, in groups of any sizes; default: all.
+          names: a name or a tuple of names; the first varies slowest in the order.
+          index_groups: groups of indices along the named axes, of any sizes; default: one group with all.
         Returns:
           A list of lists.
         Raises:
-          UnboundAxisError, ShapeError: a name is not bound, or stands twice; `index_groups` does not split the indices.
+          UnboundAxisError, ShapeError: a name is not bound or occurs twice; `index_groups` is not a partition of the
+            indices.
         """
         key = (_tuple(names), None if index_groups is None else tuple(map(tuple, index_groups)))
         found = self._groups.get(key)
@@ -117,20 +120,20 @@ class AxisEnv:
         return found
 
     def _make_groups(self, names: tuple[Any, ...], index_groups: Any) -> list[list[int]]:
-        inside = [self.position(n) for n in axis_names("a collective", names)]
+        named = [self.position(n) for n in axis_names("a collective", names)]
         sizes = (*self.sizes, self.copies)
-        outside = [i for i in range(len(sizes)) if i not in inside]
-        width = math.prod(sizes[i] for i in inside)
-        rows = np.arange(self.participants).reshape(sizes).transpose(outside + inside).reshape(-1, width).tolist()
+        other = [i for i in range(len(sizes)) if i not in named]
+        width = math.prod(sizes[i] for i in named)
+        groups = np.arange(self.participants).reshape(sizes).transpose(other + named).reshape(-1, width).tolist()
         index_groups = checked_groups("a collective", width, index_groups, names)
-        return rows if index_groups is None else [[row[i] for i in g] for row in rows for g in index_groups]
+        return groups if index_groups is None else [[group[i] for i in g] for group in groups for g in index_groups]
 
     def places(self, participant: int) -> tuple[OnAxis, ...]:
-        """Where a participant stands on each axis; () for one that stands on none."""
+        """Return the position of a participant on each axis; () if it is idle."""
         return places_at(zip(self.names, self.sizes), participant // self.copies)
 
     def indices(self, names: Any) -> list[int]:
-        """Each participant's index along the named axes."""
+        """Return the index of each participant along the named axes."""
         out, groups = np.empty(self.participants, np.int64), np.array(AxisEnv.groups(self, names))
         out[groups] = np.arange(groups.shape[1])
         return out.tolist()
@@ -141,17 +144,17 @@ def _tuple(names: Any) -> tuple[Any, ...]:
 
 
 # --- names --------------------------------------------------------------------------------------------------------
-# Any hashable value names a mapped axis except integers and booleans: among the axes of a reduction an integer is an axis of
-# the operand itself, and Python takes a boolean for 0 or 1.
+# Any hashable value can name a mapped axis, except integers and booleans: in the axes of a reduction an integer is an
+# axis of the operand, and Python treats a boolean as 0 or 1.
 _INTEGERS = (int, np.integer)
 _BOOLEANS = (bool, np.bool_)
 
 
 def checked_axis_name(call: str, name: Hashable) -> Hashable:
-    """A name for a mapped axis, if it can be one.
+    """Check that a value can be the name of a mapped axis, and return it.
 
     Args:
-      call: who maps it, for the message.
+      call: the mapping function, for the message.
       name: the name.
     Returns:
       `name`.
@@ -162,8 +165,8 @@ def checked_axis_name(call: str, name: Hashable) -> Hashable:
     ('a', 3)
     """
     if isinstance(name, _INTEGERS + _BOOLEANS):
-        raise TypeError(f"{call}: axis_name: {name!r} cannot name a mapped axis: an integer says which axis of an array is "
-                        "meant, and a collective could not tell the two apart. Use a string")
+        raise TypeError(f"{call}: axis_name: {name!r} cannot name a mapped axis: in collectives, an integer means an "
+                        "axis of the array. Use a string")
     try:
         hash(name)
     except TypeError:
@@ -172,27 +175,27 @@ def checked_axis_name(call: str, name: Hashable) -> Hashable:
 
 
 def split_axes(call: str, axes: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """The names, and the positions, among the axes of a reduction.
+    """Split the axes of a reduction into names of mapped axes and axes of the operand.
 
     Args:
-      call: whose axes they are, for the message.
-      axes: a name or position, or a tuple or list of them.
+      call: the calling function, for the message.
+      axes: a name or integer, or a tuple or list of them.
     Returns:
-      The names of mapped axes, and the integers, which say axes of the operand.
+      The names of mapped axes, and the integers (axes of the operand).
     Raises:
-      TypeError: something is a boolean or not hashable.
-      ShapeError: a name stands twice.
+      TypeError: an entry is a boolean or not hashable.
+      ShapeError: a name occurs twice.
 
     >>> split_axes("psum", ("i", 0))
     (('i',), (0,))
     """
     given = axes if type(axes) is tuple else tuple(axes) if isinstance(axes, list) else (axes,)
-    if len(given) == 1 and type(given[0]) is str:  # as most are
+    if len(given) == 1 and type(given[0]) is str:  # fast path: most axes are given so
         return given, ()
     names = tuple([a for a in given if not isinstance(a, _INTEGERS)])
     for a in given:
         if isinstance(a, _BOOLEANS):
-            raise TypeError(f"{call}: expected names of mapped axes, or integers, for axes of the operand; got {a!r} in "
+            raise TypeError(f"{call}: expected names of mapped axes, or integers for axes of the operand; got {a!r} in "
                             f"{axes!r}")
     try:
         twice = len(set(names)) < len(names)
@@ -204,35 +207,35 @@ def split_axes(call: str, axes: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
 
 
 def axis_names(call: str, names: Any) -> tuple[Any, ...]:
-    """The axes that a name, or several, mean.
+    """Return one or several axis names as a tuple.
 
     Args:
-      call: whose axes they are, for the message.
+      call: the calling function, for the message.
       names: a name, or a tuple or list of names.
     Returns:
       A tuple of names.
     Raises:
-      TypeError: something is no name.
-      ShapeError: a name stands twice.
+      TypeError: an entry is not a name.
+      ShapeError: a name occurs twice.
 
     >>> axis_names("all_gather", "i"), axis_names("all_gather", ["i", "j"])
     (('i',), ('i', 'j'))
     """
     found, positions = split_axes(call, names)
     if positions:
-        raise TypeError(f"{call}: expected names of mapped axes; got the integer {positions[0]} in {names!r}, which names none")
+        raise TypeError(f"{call}: expected names of mapped axes; got the integer {positions[0]} in {names!r}")
     return found
 
 
 def as_axis_name(names: tuple[Any, ...]) -> Any:
-    """Names as the param `axis_name` of an op: a single one stands for itself, unless it is a tuple.
+    """Return names as the param `axis_name` of a primitive: a single name is unwrapped, unless it is itself a tuple.
 
     Args:
-      names: what `axis_names` gives.
+      names: a tuple of names, as `check_axis_names` returns.
     Returns:
-      What `axis_names` gives them for.
+      A value for which `check_axis_names` returns `names`.
     Raises:
-      TypeError: they are no tuple.
+      TypeError: `names` is not a tuple.
 
     >>> as_axis_name(("i",)), as_axis_name(("i", "j")), as_axis_name((("a", 1),))
     ('i', ('i', 'j'), (('a', 1),))
@@ -244,65 +247,66 @@ def as_axis_name(names: tuple[Any, ...]) -> Any:
 
 
 def unbound_axis(name: Hashable, bound: Iterable[Hashable], call: str = "") -> UnboundAxisError:
-    """The error that says that a name is not bound.
+    """Make the error for an axis name that is not bound.
 
     Args:
       name: the name.
-      bound: the names that are.
-      call: what was called with the name, where that is known.
+      bound: the names that are bound.
+      call: the function called with the name, if known.
     Returns:
       An exception to raise.
     Raises:
-      TypeError: `bound` cannot be gone through.
+      TypeError: `bound` is not iterable.
 
     >>> print(unbound_axis("j", ["i"]))  # doctest: +ELLIPSIS
     axis name 'j' is not bound; bound here: 'i'. Give it to vmap or pmap as axis_name, to xmap in in_axes or axis_sizes...
     """
     if not isinstance(bound, Iterable):
-        raise TypeError(f"unbound_axis: bound must be the names that are; got {excerpt(bound)}")
-    words = ["an axis without a name" if isinstance(n, UnnamedAxis) else repr(n) for n in bound]
+        raise TypeError(f"unbound_axis_error: bound must be an iterable of names; got {excerpt(bound)}")
+    texts = ["an axis without a name" if isinstance(n, UnnamedAxis) else repr(n) for n in bound]
     lead = f"{call}: " if call else ""
-    return UnboundAxisError(f"{lead}axis name {name!r} is not bound; bound here: {', '.join(words) or 'none'}. Give it to "
-                            "vmap or pmap as axis_name, to xmap in in_axes or axis_sizes, or to make_jaxpr in axis_env")
+    return UnboundAxisError(f"{lead}axis name {name!r} is not bound; bound here: {', '.join(texts) or 'none'}. Give it "
+                            "to vmap or pmap as axis_name, to xmap in in_axes or axis_sizes, or to make_jaxpr in "
+                            "axis_env")
 
 
 # --- groups and permutations --------------------------------------------------------------------------------------
 def _indices(size: int | None, axis: Any) -> str:
-    """The indices of an axis, in words."""
+    """Describe the indices of an axis, for messages."""
     names = _tuple(axis)
     which = f"axis {names[0]!r}" if len(names) == 1 else f"axes {names}"
     return f"indices of the {which}" if size is None else f"indices 0..{size - 1} of the {which}, of size {size}"
 
 
-def _integers(call: str, what: str, rows: Any, size: int | None, axis: Any) -> Groups:
-    """Rows of integers, given as lists, tuples or an array."""
+def _integers(call: str, what: str, lists: Any, size: int | None, axis: Any) -> Groups:
+    """Check nested integers, given as lists, tuples or an array, and return them as tuples."""
     if size is not None and (not isinstance(size, int) or size < 0):
         raise TypeError(f"{call}: the size of an axis must be an int of at least 0; got {excerpt(size)}")
     try:
-        found = tuple([tuple([i.__index__() for i in row]) for row in rows])
-        if not any(isinstance(i, _BOOLEANS) for row in rows for i in row):
+        found = tuple([tuple([i.__index__() for i in members]) for members in lists])
+        if not any(isinstance(i, _BOOLEANS) for members in lists for i in members):
             return found
     except (AttributeError, TypeError):
         pass
-    raise TypeError(f"{call}: {what}: expected rows of {_indices(size, axis)}; got {rows!r}")
+    raise TypeError(f"{call}: {what}: expected nested lists of {_indices(size, axis)}; got {lists!r}")
 
 
 def checked_groups(call: str, size: int | None, groups: Any, axis: Any, equal: bool = False,
                    what: str = "axis_index_groups") -> Groups | None:
-    """`axis_index_groups`, if they split an axis.
+    """Check that `axis_index_groups` are a partition of the indices of an axis, and return them as tuples.
 
     Args:
-      call: whose groups they are, for the message.
-      size: how many indices there are; None: that is not known, and the groups themselves tell.
+      call: the calling function, for the message.
+      size: the number of indices; None if unknown: then the groups determine it.
       groups: lists, tuples or arrays of indices; None: no groups.
       axis: the name, or the tuple of names, of the axis.
-      equal: whether they must be of one size.
-      what: the argument's name.
+      equal: whether all groups must have the same size.
+      arg_name: the name of the argument.
     Returns:
       A tuple of tuples of integers, or None.
     Raises:
-      TypeError: they are no rows of integers.
-      ShapeError: they do not hold each index once, or differ in size where they must not.
+      TypeError: they are not nested integers.
+      ShapeError: they do not contain each index exactly once, or have different sizes although `equal`.
 
     >>> checked_groups("psum", 4, [[0, 2], [1, 3]], "i")
     ((0, 2), (1, 3))
@@ -321,18 +325,20 @@ def checked_groups(call: str, size: int | None, groups: Any, axis: Any, equal: b
 
 
 def checked_permutation(call: str, size: int | None, perm: Any, axis: Any) -> Groups:
-    """(source, destination) pairs, if they name members of an axis, each once.
+    """Check that (source, destination) pairs are valid for `ppermute`, and return them as tuples.
 
     Args:
-      call: whose they are, for the message.
-      size: how many members there are; None: that is not known.
+      call: the calling function, for the message.
+      size: the number of members of the axis; None if unknown.
       perm: pairs of indices: lists, tuples or an array.
       axis: the name, or the tuple of names, of the axis.
     Returns:
       A tuple of pairs of integers.
     Raises:
-      TypeError: they are no rows of integers.
-      ShapeError: an index is out of range, or stands twice as source or as destination.
+      TypeError: they are not nested integers.
+      ShapeError: an index is out of range, or occurs twice as source or as destination.
+    Source:
+      StableHLO `collective_permute`, constraints C2 and C3.
 
     >>> checked_permutation("ppermute", 3, [(0, 1), (1, 2)], "i")
     ((0, 1), (1, 2))
@@ -343,23 +349,23 @@ def checked_permutation(call: str, size: int | None, perm: Any, axis: Any) -> Gr
     for word, ends in zip(("source", "destination"), zip(*found)):
         if len(set(ends)) < len(ends) or not all(0 <= i and (size is None or i < size) for i in ends):
             raise ShapeError(f"{call}: each {word} in perm must be another of the {_indices(size, axis)}; got perm "
-                             f"{list(found)} [StableHLO collective_permute C2, C3]")
+                             f"{list(found)}")
     return found
 
 
 def checked_index(call: str, size: int, index: Any, axis: Any, what: str = "index") -> int:
-    """The index of a member of an axis.
+    """Check the index of a member of an axis, and return it as an int.
 
     Args:
-      call: whose it is, for the message.
-      size: how many members there are.
+      call: the calling function, for the message.
+      size: the number of members.
       index: an integer.
       axis: the name, or the tuple of names, of the axis.
-      what: the argument's name.
+      arg_name: the name of the argument.
     Returns:
       An integer.
     Raises:
-      TypeError: it is no integer.
+      TypeError: it is not an integer.
       ShapeError: it is out of range.
 
     >>> checked_index("pbroadcast", 3, 2, "i", "source")

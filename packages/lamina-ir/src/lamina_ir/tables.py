@@ -1,9 +1,9 @@
-"""`RuleTable`: what one transformation does with each primitive. A row, or a hole with its reason; never silence.
+"""`RuleTable`: the rules of one transformation, by primitive. Each primitive has a rule or a declared reason for none.
 
-Rows may change at any time, in any thread, for all threads. Whatever is remembered of a program that rows had a part in is
-remembered under `config.cache_key()`, which holds a number for the rows in force (`config.generation`), or under the
-`version` of the tables it read. `define` and `hole` give new numbers; when a block of `override` ends, the number from
-before comes back if the rows from before do, so that what was made then is found again.
+Rules may change at any time, in any thread, and change for all threads. Results that depend on rules are cached under
+`config.cache_key()`, which contains the generation of the active rules (`config.generation`), or under the `version` of
+the tables that were read. `define` and `declare_missing` start a new generation. When an `override` block ends and the
+earlier rules are active again, the earlier generation returns, so that results cached under it are found.
 """
 from __future__ import annotations
 
@@ -20,51 +20,55 @@ from .primitive import Primitive
 
 __all__ = ["RuleTable", "every_table", "new_generation"]
 
-Row = Callable[..., Any]
+RuleFunction = Callable[..., Any]
 
 _numbers = itertools.count(1)
-_MOST_STATES = 64
+_MAX_STATES = 64  # sets of overrides whose generation is remembered
 
 
 class _Override:
-    """One block of `override`. Equal to another of the same row, so that the number of a block comes back with it."""
+    """One `override` block. Blocks with the same rule are equal, so entering one again restores its generation."""
 
-    __slots__ = ("op", "rule", "table")
+    __slots__ = ("prim", "rule", "table")
 
-    def __init__(self, table: RuleTable, op: Primitive, rule: Row) -> None:
-        self.table, self.op, self.rule = table, op, rule
+    def __init__(self, table: RuleTable, prim: Primitive, rule: RuleFunction) -> None:
+        self.table, self.prim, self.rule = table, prim, rule
 
     def __hash__(self) -> int:
-        return hash((id(self.table), id(self.op), id(self.rule)))
+        return hash((id(self.table), id(self.prim), id(self.rule)))
 
     def __eq__(self, other: object) -> bool:
-        return (isinstance(other, _Override) and self.table is other.table and self.op is other.op
+        return (isinstance(other, _Override) and self.table is other.table and self.prim is other.prim
                 and self.rule is other.rule)
 
 
 class _State:
-    """The number of what is in force: lasting changes give a new one, a set of overrides that was there before its own."""
+    """The generation number of the active rules.
+
+    A permanent change gets a new number. A set of overrides that was active before gets its earlier number again,
+    unless a permanent change came in between.
+    """
 
     def __init__(self) -> None:
         self._overrides: frozenset[_Override] = frozenset()
         self._known: dict[frozenset[_Override], int] = {self._overrides: 0}
         self.number = 0
 
-    def lasting(self) -> int:
-        """A number that was never there before."""
+    def change_permanently(self) -> int:
+        """Return a number that was never used before."""
         self._known.clear()
         self.number = self._known[self._overrides] = next(_numbers)
         return self.number
 
-    def now(self, overrides: frozenset[_Override]) -> int:
-        """The number while these overrides hold."""
+    def set_overrides(self, overrides: frozenset[_Override]) -> int:
+        """Return the number while these overrides are active."""
         self._overrides = overrides
         if overrides not in self._known:
-            if len(self._known) >= _MOST_STATES:  # they hold the rows of their overrides
-                outside = self._known.get(frozenset())
+            if len(self._known) >= _MAX_STATES:  # the keys keep the rules of their overrides alive
+                without_overrides = self._known.get(frozenset())
                 self._known.clear()
-                if outside is not None:
-                    self._known[frozenset()] = outside
+                if without_overrides is not None:
+                    self._known[frozenset()] = without_overrides
             self._known[overrides] = next(_numbers)
         self.number = self._known[overrides]
         return self.number
@@ -75,10 +79,10 @@ _tables: weakref.WeakSet[RuleTable] = weakref.WeakSet()
 
 
 def every_table() -> list[RuleTable]:
-    """The rule tables there are, by name.
+    """List the rule tables of all imported packages, sorted by name.
 
     Returns:
-      A list of the tables that are alive, of all rooms that are imported.
+      A list of the tables that are alive.
 
     >>> mine = RuleTable("upkeep", "shop/rows")
     >>> mine in every_table()
@@ -88,9 +92,9 @@ def every_table() -> list[RuleTable]:
 
 
 def new_generation() -> None:
-    """Say that something other than a row has changed for good on which remembered programs depend.
+    """Invalidate cached programs after a permanent change of something other than a rule, such as a hook.
 
-    What fills a slot is such a thing. Whatever was staged or called before is staged again, in every thread.
+    Functions that were staged or called before are staged again, in every thread.
 
     >>> from lamina_ir import config
     >>> before = config.cache_key()
@@ -99,21 +103,22 @@ def new_generation() -> None:
     False
     """
     with generation.changing():
-        generation.set(_all.lasting())
+        generation.set(_all.change_permanently())
 
 
-class RuleTable(dict[Primitive, Row]):
-    """Primitive -> rule. A hit costs what a dict costs; a miss raises an error that says where the row belongs.
+class RuleTable(dict[Primitive, RuleFunction]):
+    """Primitive -> rule. A hit costs as much as in a dict; a miss raises an error that names the file for the rule.
 
-    Rows change through `define`, `hole` and `override` alone (`table[op] = rule` is `define`), for all threads at once;
-    calls made afterwards follow, whatever was staged, compiled or called before.
+    Rules change only through `define`, `declare_missing` and `override` (`table[prim] = rule` is `define`), for all
+    threads at once. Later calls use the new rules, also of functions that were staged, compiled or called before.
 
     Args:
-      name: what the table does, in words that fit "<name> of `sin` has no rule".
-      home: the folder, with slashes, in which rows live; the family's file name is appended in messages.
-      leads: names of the arguments every row gets by position before an op's operands or params. A row whose own names
-        for them are also names of the op's params is refused.
-      default: `default(op)` gives the row that follows from an op's facts, or None. Any row or hole wins over it.
+      name: the name of the table in messages, as in "<name> of `sin` has no rule".
+      rules_folder: the folder of the rules, with slashes; messages append the file of the primitive's family.
+      leading_params: names of the positional arguments that every rule takes before a primitive's operands or params. A
+        rule is rejected if its own name of such an argument is also the name of a param of the primitive.
+      default: `default(prim)` returns a rule derived from the primitive itself, or None. Defined rules and declared
+        reasons take precedence.
 
     >>> from lamina_ir import prims
     >>> table = RuleTable("price", "shop/rows")
@@ -125,11 +130,11 @@ class RuleTable(dict[Primitive, Row]):
     3
     >>> table[prims.cos_p]
     Traceback (most recent call last):
-    lamina_ir.errors.MissingRuleError: price of `cos` has no rule; add a row to shop/rows/elementwise.py (see ...
+    lamina_ir.errors.MissingRuleError: price of `cos` has no rule; add a rule to shop/rows/elementwise.py (see ...
     """
 
     def __init__(self, name: str, home: str, *, leads: tuple[str, ...] = (),
-                 default: Callable[[Primitive], Row | None] | None = None) -> None:
+                 default: Callable[[Primitive], RuleFunction | None] | None = None) -> None:
         super().__init__()
         self.name = name
         self.home = home
@@ -137,84 +142,87 @@ class RuleTable(dict[Primitive, Row]):
         self.default = default
         self.holes: dict[Primitive, str] = {}
         self._state = _State()
-        self._open: dict[Primitive, list[_Override]] = {}  # the last one holds
-        self._beneath: dict[Primitive, tuple[Row | None, str | None]] = {}  # row and hole without the overrides
-        self._asked: set[Primitive] = set()  # ops without a row that somebody has asked for one
+        self._blocks: dict[Primitive, list[_Override]] = {}  # open override blocks; the last one is active
+        self._overridden: dict[Primitive, tuple[RuleFunction | None, str | None]] = {}  # rule, reason without overrides
+        self._looked_up: set[Primitive] = set()  # primitives without a rule for which `get` was called
         with generation.changing():
             _tables.add(self)
 
     @property
     def version(self) -> int:
-        """A number for the rows of this table in force, to key on what was made with them."""
+        """The generation of the active rules of this table, for cache keys of results that depend only on them."""
         return self._state.number
 
     @property
     def overridden(self) -> frozenset[Primitive]:
-        """The ops whose row is that of an open block of `override`."""
-        return frozenset(self._open)
+        """The primitives whose rule is that of an open `override` block."""
+        return frozenset(self._blocks)
 
     # --- changes
-    def define(self, op: Primitive, rule: Row) -> None:
-        """Add the row for `op`, for good: it replaces an earlier row or hole, and overrides that are open. Programs are
-        staged anew, unless nobody has asked for a row of `op` before.
+    def define(self, op: Primitive, rule: RuleFunction) -> None:
+        """Set the rule of a primitive permanently. It replaces an earlier rule or reason, and open overrides.
+
+        Programs are staged again, unless no rule of the primitive was looked up before.
 
         Raises:
-          TypeError: `op` is no Primitive, or `rule` cannot be called, or cannot be called with the params of `op`.
+          TypeError: `op` is not a Primitive, or `rule` is not callable, or not with the params of the primitive.
         """
-        self._check("define", op)
-        self._check_row("define", op, rule)
+        self._check_prim("define", op)
+        self._check_rule("define", op, rule)
         with generation.changing():
             fresh = self.unasked(op)
             self._end_overrides(op)
             super().__setitem__(op, rule)
             self.holes.pop(op, None)
             if not fresh:
-                self._lasting()
+                self._change_permanently()
 
     def hole(self, op: Primitive, reason: str) -> None:
-        """Say that `op` has no rule here, and why. It wins over facts, rows, and overrides that are open.
+        """Declare that a primitive has no rule, with the reason. It replaces the default rule, a rule and open
+        overrides.
 
         Raises:
-          TypeError: `op` is no Primitive, or `reason` no text.
+          TypeError: `op` is not a Primitive, or `reason` is not a non-empty string.
         """
-        self._check("hole", op)
+        self._check_prim("declare_missing", op)
         if not isinstance(reason, str) or not reason.strip():
-            raise TypeError(f"table `{self.name}`: hole({op.name}): expected the reason, a sentence; got {reason!r:.60}")
+            raise TypeError(f"table `{self.name}`: declare_missing({op.name}): reason must be a sentence; got "
+                            f"{reason!r:.60}")
         with generation.changing():
             fresh = self.unasked(op)
             self._end_overrides(op)
             self.holes[op] = reason
-            self._drop(op)
+            self._remove(op)
             if not fresh:
-                self._lasting()
+                self._change_permanently()
 
     @contextmanager
-    def override(self, op: Primitive, rule: Row) -> Iterator[None]:
-        """Use `rule` for `op` inside the block, in every thread: functions made, staged or compiled before follow it, and
-        what was made with it is not used after the block.
+    def override(self, op: Primitive, rule: RuleFunction) -> Iterator[None]:
+        """Use `rule` for a primitive inside the block, in every thread.
 
-        Blocks may end in any order, in any thread: of those still open the one begun last holds. A call that runs in
-        another thread meanwhile may see either row, and is not remembered.
+        Functions that were made, staged or compiled before use it too; results that depend on it are not used after the
+        block. Blocks may end in any order, in any thread: among open blocks, the one entered last is active. A call
+        that runs in another thread while the rule changes may use either rule, and is not cached.
 
         Raises:
           TypeError: as for `define`.
         """
-        self._check("override", op)
-        self._check_row("override", op, rule)
+        self._check_prim("override", op)
+        self._check_rule("override", op, rule)
         own = _Override(self, op, rule)
         with generation.changing():
-            if op not in self._open:
-                self._beneath[op] = dict.get(self, op), self.holes.get(op)
-            self._open.setdefault(op, []).append(own)
-            self._settle(op)
+            if op not in self._blocks:
+                self._overridden[op] = dict.get(self, op), self.holes.get(op)
+            self._blocks.setdefault(op, []).append(own)
+            self._activate_last(op)
         try:
             yield
         finally:
             with generation.changing():
-                blocks = self._open.get(op, [])
-                if any(block is own for block in blocks):  # else a define or hole has come in between
-                    self._open[op] = [block for block in blocks if block is not own]
-                    self._settle(op)
+                blocks = self._blocks.get(op, [])
+                if any(block is own for block in blocks):  # else `define` or `declare_missing` ended the block
+                    self._blocks[op] = [block for block in blocks if block is not own]
+                    self._activate_last(op)
 
     __setitem__ = define
 
@@ -222,103 +230,105 @@ class RuleTable(dict[Primitive, Row]):
         self[op]
         with generation.changing():
             self._end_overrides(op)
-            self._drop(op)
-            self._lasting()
+            self._remove(op)
+            self._change_permanently()
 
-    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise TypeError(f"table `{self.name}`: rows are changed with define, hole and override")
+    def _reject_mutation(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(f"table `{self.name}`: rules are changed with define, declare_missing and override")
 
-    pop = popitem = clear = update = setdefault = __ior__ = _refuse
+    pop = popitem = clear = update = setdefault = __ior__ = _reject_mutation
 
-    def _drop(self, op: Primitive) -> None:
+    def _remove(self, op: Primitive) -> None:
         if dict.__contains__(self, op):
             super().__delitem__(op)
 
-    def _settle(self, op: Primitive) -> None:
-        """Put the row in force in its place."""
-        blocks = self._open[op]
+    def _activate_last(self, op: Primitive) -> None:
+        """Store the rule of the last open block, or the rule or reason from before all blocks if none is open."""
+        blocks = self._blocks[op]
         if blocks:
             super().__setitem__(op, blocks[-1].rule)
             self.holes.pop(op, None)
         else:
-            del self._open[op]
-            row, reason = self._beneath.pop(op)
+            del self._blocks[op]
+            rule, reason = self._overridden.pop(op)
             if reason is not None:
                 self.holes[op] = reason
-            if row is not None:
-                super().__setitem__(op, row)
+            if rule is not None:
+                super().__setitem__(op, rule)
             else:
-                self._drop(op)
+                self._remove(op)
         self._count_overrides()
         generation.set(_all.number)
 
     def _count_overrides(self) -> None:
-        self._state.now(frozenset([blocks[-1] for blocks in self._open.values()]))
-        _all.now(frozenset([blocks[-1] for table in _tables for blocks in table._open.values()]))
+        self._state.set_overrides(frozenset([blocks[-1] for blocks in self._blocks.values()]))
+        _all.set_overrides(frozenset([blocks[-1] for table in _tables for blocks in table._blocks.values()]))
 
     def _end_overrides(self, op: Primitive) -> None:
-        if op in self._open:
-            del self._open[op], self._beneath[op]
+        if op in self._blocks:
+            del self._blocks[op], self._overridden[op]
             self._count_overrides()
 
-    def _lasting(self) -> None:
-        self._state.lasting()
-        generation.set(_all.lasting())
+    def _change_permanently(self) -> None:
+        self._state.change_permanently()
+        generation.set(_all.change_permanently())
 
-    def _check(self, call: str, op: Any) -> None:
+    def _check_prim(self, call: str, op: Any) -> None:
         if not isinstance(op, Primitive):
             raise TypeError(f"table `{self.name}`: {call}: expected a Primitive; got {type(op).__name__}: {op!r:.60}")
 
-    def _check_row(self, call: str, op: Primitive, rule: Any) -> None:
+    def _check_rule(self, call: str, op: Primitive, rule: Any) -> None:
         if not callable(rule):
-            raise TypeError(f"table `{self.name}`: {call}({op.name}): expected a function as the row; got "
+            raise TypeError(f"table `{self.name}`: {call}({op.name}): rule must be a function; got "
                             f"{type(rule).__name__}: {rule!r:.60}")
         if type(rule) is FunctionType and op.params and self.leads:
             code = rule.__code__
             own = code.co_varnames[code.co_posonlyargcount:min(code.co_argcount, len(self.leads))]
             taken = [name for name in own if name in op.params]
             if taken:
-                raise TypeError(f"table `{self.name}`: {call}({op.name}): the row's own parameter `{taken[0]}` is also the "
-                                f"name of a param of `{op.name}`, which comes by keyword; write the row as "
+                raise TypeError(f"table `{self.name}`: {call}({op.name}): the parameter `{taken[0]}` of the rule is "
+                                f"also the name of a param of `{op.name}`, which is passed by keyword; write the rule as "
                                 f"({', '.join(self.leads)}, /, ...)")
 
     # --- looking up
     def covers(self, op: Primitive) -> bool:
-        """Whether `op` has a row, by its facts if not by `define`, or a written reason for not having one."""
+        """Whether the primitive has a rule, defined or by default, or a declared reason for having none."""
         return op in self or op in self.holes
 
     def unasked(self, op: Primitive) -> bool:
-        """Whether there is no row or hole for `op` and nobody has looked for one: a first one changes no program that is
-        remembered. A table whose rows others stand in for says so too."""
-        return not (dict.__contains__(self, op) or op in self.holes or op in self._open or op in self._asked)
+        """Whether the primitive has no rule or reason, and none was looked up: then a first one changes no cached
+        program. Tables that merge several tables override this."""
+        return not (dict.__contains__(self, op) or op in self.holes or op in self._blocks or op in self._looked_up)
 
     def get(self, op: Any, default: Any = None) -> Any:
-        """The row, without that which facts say; `default` where there is none."""
-        row = dict.get(self, op)
-        if row is None and isinstance(op, Primitive):
-            self._asked.add(op)
-            row = dict.get(self, op)  # defined just now by another thread, which did not see that somebody asks
-        return default if row is None else row
+        """Return the defined rule, or `default` if absent; rules by default are not considered."""
+        rule = dict.get(self, op)
+        if rule is None and isinstance(op, Primitive):
+            self._looked_up.add(op)
+            # Read again: another thread may have defined a rule before it could see this look-up, and so without
+            # starting a new generation.
+            rule = dict.get(self, op)
+        return default if rule is None else rule
 
     def __contains__(self, op: object) -> bool:
         return self.get(op) is not None or (self.default is not None and isinstance(op, Primitive)
                                             and op not in self.holes and self.default(op) is not None)
 
-    def __missing__(self, op: Primitive) -> Row:
-        self._check("looking up a row", op)
-        with generation.changing():  # where another thread defines a row or hole just now, that wins
-            row = self.get(op)
-            if row is not None:
-                return row
+    def __missing__(self, op: Primitive) -> RuleFunction:
+        self._check_prim("looking up a rule", op)
+        with generation.changing():  # locked, so that the default cannot replace a rule that another thread defines now
+            rule = self.get(op)
+            if rule is not None:
+                return rule
             reason = self.holes.get(op)
             if reason is not None:
                 raise MissingRuleError(f"{self.name} of `{op.name}` is not defined: {reason}")
-            row = None if self.default is None else self.default(op)
-            if row is not None:
-                super().__setitem__(op, row)
-                return row
+            rule = None if self.default is None else self.default(op)
+            if rule is not None:
+                super().__setitem__(op, rule)
+                return rule
         file = f"/{op.family}.py" if op.family else ""
-        raise MissingRuleError(f"{self.name} of `{op.name}` has no rule; add a row to {self.home}{file} "
+        raise MissingRuleError(f"{self.name} of `{op.name}` has no rule; add a rule to {self.home}{file} "
                                "(see docs/adding-an-op.md)")
 
     def __hash__(self) -> int:  # type: ignore[override]

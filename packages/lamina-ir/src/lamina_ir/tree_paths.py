@@ -1,4 +1,4 @@
-"""Where a leaf sits in a tree, and messages that name the place where two trees differ."""
+"""Paths of leaves, and error messages with the path at which two trees differ."""
 from __future__ import annotations
 
 import sys
@@ -17,11 +17,11 @@ __all__ = ["DictKey", "FlattenedIndexKey", "GetAttrKey", "SequenceKey", "child_k
 
 
 def child_keys(node: Any, count: int) -> list[Any]:
-    """Keys of a node's children, in order."""
+    """Return the keys of a node's children, in order."""
     kind = type(node)
-    given = keys_of.get(kind)
-    if given is not None:
-        return list(given(node))
+    get_keys = keys_of.get(kind)
+    if get_keys is not None:
+        return list(get_keys(node))
     if kind in (dict, defaultdict):
         return [DictKey(k) for k in sorted(node)]
     if kind is OrderedDict:
@@ -35,13 +35,13 @@ def child_keys(node: Any, count: int) -> list[Any]:
 
 def unsorted_keys(tree: Any, is_leaf: Callable[[Any], bool] | None = None,
                   place: Callable[[tuple[Any, ...]], str] = keystr, lead: str = "") -> TypeError | None:
-    """An error about the first dict in a tree whose keys cannot be sorted.
+    """Find the first dict in a tree whose keys cannot be sorted, and return an error about it.
 
     Args:
       tree: a tree that could not be flattened.
-      is_leaf: as of `tree_flatten`.
-      place: writes the path to the dict.
-      lead: what the message begins with, as the call that the tree was given to; "": it is looked up.
+      is_leaf: as in `tree_flatten`.
+      path_text: formats the path to the dict.
+      lead: the beginning of the message, such as the function called with the tree; "": found from the call stack.
     Returns:
       The error; None if there is no such dict.
 
@@ -62,12 +62,18 @@ def unsorted_keys(tree: Any, is_leaf: Callable[[Any], bool] | None = None,
         found = (walk(child, (*path, key)) for key, child in zip(child_keys(node, len(children)), children))
         return next((error for error in found if error is not None), None)
 
-    lead = lead or _called()
+    lead = lead or _called_function()
     return walk(tree, ())
 
 
-def _called() -> str:
-    """The outermost of our functions that are running, one inside of the other: what a user called."""
+# Functions that wrap public ones, and so do not name what the user called.
+_WRAPPERS = frozenset(("boundary", "api_boundary", "in_name", "rename_errors", "asked_for", "explicit_transfers"))
+# Functions that implement public ones -> their names.
+_IMPLEMENTATIONS = {"run_batched": "vmap", "make_vmap": "vmap"}
+
+
+def _called_function() -> str:
+    """Return the name of the outermost library function on the call stack: the one that the user called."""
     frame: FrameType | None = sys._getframe(2)
     name = ""
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0].startswith("lamina"):
@@ -75,15 +81,15 @@ def _called() -> str:
         *owner, own = code.co_qualname.partition(".<locals>")[0].split(".")
         if own.startswith("__") and owner:
             own = owner[-1]
-        if own[0] not in "_<" and own not in ("boundary", "in_name", "asked_for"):  # what is around functions
-            name = "vmap" if own == "run_batched" else own.removesuffix("_by")
+        if own[0] not in "_<" and own not in _WRAPPERS:
+            name = _IMPLEMENTATIONS.get(own) or own.removesuffix("_by").removesuffix("_impl")
         frame = frame.f_back
     return name
 
 
 def leaf_paths(tree: Any, is_leaf: Callable[..., bool] | None = None,
                is_leaf_takes_path: bool = False) -> list[tuple[Any, ...]]:
-    """Paths of the leaves, in order; `is_leaf` is asked once about each node, those above before those below."""
+    """Return the paths of the leaves, in order; `is_leaf` is called once per node, parents before children."""
     out: list[tuple[Any, ...]] = []
     _walk(tree, (), is_leaf if is_leaf is None or is_leaf_takes_path else lambda path, node: is_leaf(node), out)
     return out
@@ -93,7 +99,7 @@ def _walk(node: Any, path: tuple[Any, ...], is_leaf: Callable[..., bool] | None,
     try:
         level = None if is_leaf is not None and is_leaf(path, node) else python_backend.flatten_one_level(node)
     except MixedKeys:
-        raise MixedKeys(node, keystr(path), _called()) from None
+        raise MixedKeys(node, keystr(path), _called_function()) from None
     if level is None:
         out.append(path)
         return
@@ -108,16 +114,16 @@ def _clip(x: Any) -> str:
 
 
 def explain_mismatch(treedef: Any, tree: Any, path: tuple[Any, ...] = ()) -> str | None:
-    """What keeps `tree` from having `treedef` as its upper part, with the path to the place.
+    """Explain why `treedef` is not a prefix of the structure of `tree`, with the path of the first difference.
 
     Args:
-      treedef: the structure that is expected.
-      tree: what came.
-      path: keys that lead to both, for the message.
+      treedef: the expected structure.
+      tree: the tree.
+      path: keys of the path to both, for the message.
     Returns:
-      The words that follow "it": "has at ...", "lacks ..."; None when it fits.
+      Text to follow "it": "has at ...", "lacks ..."; None if it is a prefix.
     Raises:
-      TypeError: `treedef` is no structure, or `path` no tuple.
+      TypeError: `treedef` is not a structure, or `path` not a tuple.
 
     >>> from lamina_ir.trees import tree_structure
     >>> explain_mismatch(tree_structure({"a": (0, 0)}), {"a": (1, 2, 3)})
@@ -126,8 +132,8 @@ def explain_mismatch(treedef: Any, tree: Any, path: tuple[Any, ...] = ()) -> str
     try:
         data = treedef.node_data()
     except AttributeError:
-        raise TypeError(f"explain_mismatch: treedef must be a structure, as tree_structure gives it; got {excerpt(treedef)}") \
-            from None
+        raise TypeError("explain_mismatch: treedef must be a structure, as returned by tree_structure; got "
+                        f"{excerpt(treedef)}") from None
     if not isinstance(path, tuple):
         raise TypeError(f"explain_mismatch: path must be a tuple of keys; got {excerpt(path)}")
     at = f"at {keystr(path)} " if path else ""
@@ -138,13 +144,13 @@ def explain_mismatch(treedef: Any, tree: Any, path: tuple[Any, ...] = ()) -> str
         if kind is type(None):
             return f"has {at}{_clip(tree)}; expected None, which is a node without leaves"
         return f"has {at}a {type(tree).__name__} ({_clip(tree)}); expected a {kind.__name__}"
-    # One level of both at a time: the first difference from the left and from above is told.
+    # One level of both at a time: report the first difference from the left and from the root.
     level = python_backend.flatten_one_level(tree)
     found = tuple(level[0]) if level is not None else ()
     if kind is dict and sorted(tree) != sorted(data[1]):
-        wanted, present = set(data[1]), set(tree)
-        parts = [f"lacks the keys {sorted(wanted - present)}"] if wanted - present else []
-        parts += [f"has the extra keys {sorted(present - wanted)}"] if present - wanted else []
+        expected, present = set(data[1]), set(tree)
+        parts = [f"lacks the keys {sorted(expected - present)}"] if expected - present else []
+        parts += [f"has the extra keys {sorted(present - expected)}"] if present - expected else []
         return (f"has {at}a dict which " if at else "") + " and ".join(parts)
     if len(found) != len(children):
         return f"has {at}a {kind.__name__} of {len(found)} children; expected {len(children)}"

@@ -1,6 +1,6 @@
-"""Trees: nested tuples, lists, dicts, None and registered classes, taken apart into leaves and put together again.
+"""Pytrees: flatten and unflatten nested tuples, lists, dicts, None and registered classes.
 
-The work is done by a backend: pure Python here, jaxlib's C++ registry once a higher room calls `set_backend`. The
+A backend does the work: pure Python by default, jaxlib's C++ registry after a higher package calls `set_backend`. The
 public functions are the same objects before and after. `None` is a node without leaves; dicts are ordered by key.
 
 A backend has: `flatten(tree, is_leaf) -> (leaves, treedef)`, `flatten_one_level(tree) -> (children, data) | None`,
@@ -36,14 +36,14 @@ _flatten = python_backend.flatten
 
 
 def set_backend(new: Any) -> None:
-    """Put another backend behind this module; earlier and later registrations reach it too.
+    """Use another backend; it also gets all earlier and later registrations.
 
-    Call it before trees are flattened in earnest: treedefs of two backends do not compare equal.
+    Call it before treedefs are stored anywhere: treedefs of different backends are never equal.
 
     Args:
-      new: has the methods of the one in force, `backend()`.
+      new: an object with the methods of the current backend, `backend()`.
 
-    >>> set_backend(backend())  # the one in force
+    >>> set_backend(backend())
     """
     global _backend, _flatten
     _connect(new)
@@ -54,12 +54,12 @@ def set_backend(new: Any) -> None:
 
 
 def backend() -> Any:
-    """The backend in use."""
+    """Return the current backend."""
     return _backend
 
 
 class _Registry:
-    """The backend in use, whichever that is, for those who ask for a registry of classes."""
+    """A registry object, for programs that use one. It always delegates to the current backend."""
 
     def flatten(self, tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
         return tree_flatten(tree, is_leaf)
@@ -75,7 +75,7 @@ default_registry = _Registry()
 
 
 def build_tree(treedef: Any, xs: Any) -> Any:
-    """The tree of a structure whose leaves stand in `xs` at the same places, in iterables of any kind.
+    """Build the tree of a structure from nested iterables of any kind that have the leaves at the same positions.
 
     Args:
       treedef: the structure.
@@ -88,7 +88,7 @@ def build_tree(treedef: Any, xs: Any) -> Any:
 
 
 def tree_flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
-    """Leaves of `tree` in order, and its structure. Nodes for which `is_leaf` is true count as leaves.
+    """Return the leaves of `tree` in order, and its structure. Nodes for which `is_leaf` is true count as leaves.
 
     >>> tree_flatten({"b": 1, "a": (2, None)})
     ([2, 1], PyTreeDef({'a': (*, None), 'b': *}))
@@ -100,7 +100,7 @@ def tree_flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tup
 
 
 def tree_unflatten(treedef: Any, leaves: Iterable[Any]) -> Any:
-    """The tree of this structure with these leaves.
+    """Return the tree with this structure and these leaves.
 
     >>> tree_unflatten(tree_structure((0, [0])), "ab")
     ('a', ['b'])
@@ -109,7 +109,7 @@ def tree_unflatten(treedef: Any, leaves: Iterable[Any]) -> Any:
 
 
 def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
-    """Leaves of `tree` in order.
+    """Return the leaves of `tree` in order.
 
     >>> tree_leaves([1, {"x": 2}])
     [1, 2]
@@ -118,7 +118,7 @@ def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list
 
 
 def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
-    """Structure of `tree`.
+    """Return the structure of `tree`.
 
     >>> tree_structure([1, None])
     PyTreeDef([*, None])
@@ -127,12 +127,12 @@ def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> A
 
 
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
-    """`f` of each leaf of `tree`, with the subtrees of `rest` at the same places as further arguments.
+    """Apply `f` to each leaf of `tree`, with the subtrees of `rest` at the same positions as further arguments.
 
-    `None` in `tree` has no leaves, whatever the others have at its place: `f` does not see that.
+    `None` in `tree` has no leaves: subtrees of `rest` at its position are ignored.
 
     Raises:
-      ValueError: a tree of `rest` has not the structure of `tree`; the message names the place.
+      ValueError: a tree of `rest` does not have the structure of `tree`; the message gives the path.
 
     >>> tree_map(lambda x, y: x + y, {"a": 1}, {"a": 2})
     {'a': 3}
@@ -151,22 +151,26 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[An
         unsorted = next((found for found in map(unsorted_keys, rest) if found is not None), None)
         if unsorted is not None:
             raise unsorted from None
-        found = _beside_none(tree, rest, is_leaf)
+        found = _flatten_ignoring_none(tree, rest, is_leaf)
         if found is None:
             raise _mismatch("tree_map", treedef, rest, e) from None
         columns = found
     return treedef.unflatten(map(f, leaves, *columns))
 
 
-def _beside_none(tree: Any, rest: tuple[Any, ...], is_leaf: Callable[[Any], bool] | None) -> list[list[Any]] | None:
-    """What the trees of `rest` have at the leaves of `tree`, whatever they have at its `None`s; None where they do not fit."""
+def _flatten_ignoring_none(tree: Any, rest: tuple[Any, ...],
+                           is_leaf: Callable[[Any], bool] | None) -> list[list[Any]] | None:
+    """Return the subtrees of each tree of `rest` at the leaves of `tree`, ignoring those at its `None`s.
+
+    Return None if structures do not match.
+    """
     leaves, treedef = _flatten(tree, lambda x: x is None or (is_leaf is not None and is_leaf(x)))
     try:
         columns = [treedef.flatten_up_to(r) for r in rest]
     except (ValueError, TypeError):
         return None
-    kept = [x is not None or (is_leaf is not None and is_leaf(x)) for x in leaves]
-    return [[x for x, keep in zip(column, kept, strict=True) if keep] for column in columns]
+    is_real_leaf = [x is not None or (is_leaf is not None and is_leaf(x)) for x in leaves]
+    return [[x for x, keep in zip(column, is_real_leaf, strict=True) if keep] for column in columns]
 
 
 def _mismatch(name: str, treedef: Any, rest: tuple[Any, ...], cause: Exception) -> Exception:
@@ -191,7 +195,7 @@ _MISSING = object()
 
 def tree_reduce(function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _MISSING,
                 is_leaf: Callable[[Any], bool] | None = None) -> Any:
-    """`functools.reduce` over the leaves.
+    """Apply `functools.reduce` to the leaves.
 
     >>> tree_reduce(lambda a, b: a + b, [1, (2, 3)])
     6
@@ -206,13 +210,13 @@ def tree_reduce(function: Callable[[Any, Any], Any], tree: Any, initializer: Any
 
 def tree_reduce_associative(operation: Callable[[Any, Any], Any], tree: Any, *, identity: Any = _MISSING,
                             is_leaf: Callable[[Any], bool] | None = None) -> Any:
-    """The leaves put together by an associative operation, the halves before the whole: no chain is longer than it must be.
+    """Reduce the leaves by an associative operation in a balanced binary tree, so that dependency chains are short.
 
     Args:
-      operation: of two leaves, or of what it gave before.
+      operation: function of two leaves or intermediate results.
       tree: a tree.
       identity: the result for a tree without leaves.
-      is_leaf: as of `tree_flatten`.
+      is_leaf: as in `tree_flatten`.
     Raises:
       TypeError: there are no leaves, and no `identity`.
 
@@ -222,7 +226,7 @@ def tree_reduce_associative(operation: Callable[[Any, Any], Any], tree: Any, *, 
     leaves = tree_flatten(tree, is_leaf)[0]
     if not leaves:
         if identity is _MISSING:
-            raise TypeError("tree_reduce_associative: the tree has no leaves; give identity, the result for such a tree")
+            raise TypeError("tree_reduce_associative: the tree has no leaves; pass identity, the result for this case")
         return identity
 
     def halves(low: int, high: int) -> Any:
@@ -233,7 +237,7 @@ def tree_reduce_associative(operation: Callable[[Any, Any], Any], tree: Any, *, 
 
 
 def tree_transpose(outer_treedef: Any, inner_treedef: Any, pytree_to_transpose: Any) -> Any:
-    """A tree of trees turned inside out. `inner_treedef` None: read from the first inner tree.
+    """Transpose a tree of trees. If `inner_treedef` is None, the structure of the first inner tree is used.
 
     >>> tree_transpose(tree_structure([0, 0]), tree_structure({"a": 0, "b": 0}),
     ...                [{"a": 1, "b": 2}, {"a": 3, "b": 4}])
@@ -244,33 +248,33 @@ def tree_transpose(outer_treedef: Any, inner_treedef: Any, pytree_to_transpose: 
         if not subtrees:
             raise ValueError("tree_transpose: an outer structure without leaves needs an explicit inner_treedef")
         inner_treedef = _flatten(subtrees[0], None)[1]
-    rows = []
+    inner_leaves = []
     for sub in subtrees:
         leaves, found = _flatten(sub, None)
         if found != inner_treedef:
             raise ShapeError(f"tree_transpose: inner trees must have structure {inner_treedef}; got {found}")
-        rows.append(leaves)
-    return inner_treedef.unflatten([outer_treedef.unflatten(list(column)) for column in zip(*rows)]
-                                   if rows else [outer_treedef.unflatten([])] * inner_treedef.num_leaves)
+        inner_leaves.append(leaves)
+    return inner_treedef.unflatten([outer_treedef.unflatten(list(column)) for column in zip(*inner_leaves)]
+                                   if inner_leaves else [outer_treedef.unflatten([])] * inner_treedef.num_leaves)
 
 
 def treedef_is_leaf(treedef: Any) -> bool:
-    """Whether the structure is one node that has nothing below it: a leaf, `None`, or an empty container."""
+    """Whether the structure is a single node without children: a leaf, `None`, or an empty container."""
     return bool(treedef.num_nodes == 1)
 
 
 def treedef_children(treedef: Any) -> list[Any]:
-    """Structures of the outermost node's children."""
+    """Return the structures of the root's children."""
     return treedef.children()
 
 
 def treedef_tuple(treedefs: Iterable[Any]) -> Any:
-    """The structure of a tuple of trees of these structures."""
+    """Return the structure of a tuple of trees with these structures."""
     return _backend.treedef_tuple(list(treedefs))
 
 
 def make_treedef(node_data: tuple[type, Any] | None, children: Iterable[Any]) -> Any:
-    """The structure whose `node_data()` and `children()` are these."""
+    """Return the structure with this `node_data()` and these `children()`."""
     return _backend.make_treedef(node_data, list(children))
 
 
@@ -288,7 +292,7 @@ def all_leaves(iterable: Iterable[Any], is_leaf: Callable[[Any], bool] | None = 
 
 
 def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Any] | None:
-    """`(children, data)` of the outermost node; None for a leaf."""
+    """Return `(children, data)` of the root; None for a leaf."""
     try:
         return _backend.flatten_one_level(tree)
     except (TypeError, ValueError) as e:
@@ -296,7 +300,7 @@ def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Any] | None:
 
 
 def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
-    """Leaves of `prefix_tree`, each repeated for every leaf of `full_tree` that stands under it.
+    """Return the leaves of `prefix_tree`, each repeated for every leaf of `full_tree` below its position.
 
     >>> broadcast_prefix((0, 1), ([5, 6], 7))
     [0, 0, 1]
@@ -306,7 +310,7 @@ def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], 
         subtrees = treedef.flatten_up_to(full_tree)
     except (ValueError, TypeError) as e:
         text = explain_mismatch(treedef, full_tree)
-        raise ValueError(f"the prefix does not fit the tree, which {text}" if text else str(e)) from None
+        raise ValueError(f"the prefix does not match the tree, which {text}" if text else str(e)) from None
     out: list[Any] = []
     for leaf, sub in zip(leaves, subtrees):
         out.extend([leaf] * len(tree_flatten(sub)[0]))
@@ -314,7 +318,7 @@ def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], 
 
 
 def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
-    """`broadcast_prefix` put into the structure of `full_tree`.
+    """Return `broadcast_prefix` in the structure of `full_tree`.
 
     >>> tree_broadcast(1, {"a": 5, "b": 6})
     {'a': 1, 'b': 1}
@@ -323,28 +327,28 @@ def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bo
 
 
 def _with_paths(tree: Any, is_leaf: Callable[..., bool] | None, is_leaf_takes_path: bool) -> tuple[list[Any], list[Any], Any]:
-    """(paths, leaves, structure)."""
+    """Return (paths, leaves, structure)."""
     if is_leaf is None or not is_leaf_takes_path:
         return leaf_paths(tree, is_leaf), *tree_flatten(tree, is_leaf)
-    ask, answers = is_leaf, []
+    predicate, results = is_leaf, []
 
-    def asked(path: tuple[Any, ...], node: Any) -> bool:
-        answers.append(bool(ask(path, node)))
-        return answers[-1]
+    def record(path: tuple[Any, ...], node: Any) -> bool:
+        results.append(bool(predicate(path, node)))
+        return results[-1]
 
-    paths = leaf_paths(tree, asked, True)
-    in_order = iter(answers)  # backends ask about the same nodes in the same order
-    return paths, *tree_flatten(tree, lambda _: next(in_order))
+    paths = leaf_paths(tree, record, True)
+    replay = iter(results)  # backends test the same nodes in the same order
+    return paths, *tree_flatten(tree, lambda _: next(replay))
 
 
 def tree_flatten_with_path(tree: Any, is_leaf: Callable[..., bool] | None = None,
                            is_leaf_takes_path: bool = False) -> tuple[list[Any], Any]:
-    """`[(path, leaf), ...]` and the structure; a path is a tuple of keys that `keystr` prints.
+    """Return `[(path, leaf), ...]` and the structure; a path is a tuple of keys that `keystr` prints.
 
     Args:
       tree: a tree.
-      is_leaf: says of a node that it is a leaf.
-      is_leaf_takes_path: `is_leaf` is given the path, too: `is_leaf(path, node)`.
+      is_leaf: predicate: whether a node counts as a leaf.
+      is_leaf_takes_path: whether to call `is_leaf(path, node)` instead of `is_leaf(node)`.
 
     >>> tree_flatten_with_path({"a": [7]})[0]
     [((DictKey(key='a'), SequenceKey(idx=0)), 7)]
@@ -354,13 +358,13 @@ def tree_flatten_with_path(tree: Any, is_leaf: Callable[..., bool] | None = None
 
 
 def tree_leaves_with_path(tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False) -> list[Any]:
-    """`[(path, leaf), ...]`; the parameters are those of `tree_flatten_with_path`."""
+    """Return `[(path, leaf), ...]`; the parameters are those of `tree_flatten_with_path`."""
     return tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
 def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[..., bool] | None = None,
                        is_leaf_takes_path: bool = False) -> Any:
-    """As `tree_map`, with the path as first argument; `is_leaf` as of `tree_flatten_with_path`.
+    """As `tree_map`, with the path as first argument; `is_leaf` as in `tree_flatten_with_path`.
 
     >>> tree_map_with_path(lambda path, x: keystr(path) + f"={x}", {"a": [7]})
     {'a': ["['a'][0]=7"]}
@@ -375,12 +379,14 @@ def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Ca
 
 def prefix_errors(prefix_tree: Any, full_tree: Any,
                   is_leaf: Callable[[Any], bool] | None = None) -> list[Callable[[str], ValueError]]:
-    """Why `prefix_tree` is not a prefix of `full_tree`: functions from the argument's name to an error; empty if it is.
+    """Explain why `prefix_tree` is not a prefix of `full_tree`: functions from the argument's name to an error.
+
+    The list is empty if it is a prefix.
 
     >>> print(prefix_errors((0, 0), (1, 2, 3))[0]("in_axes"))
-    in_axes does not fit the tree it goes with, which has a tuple of 3 children; expected 2
+    in_axes does not match the corresponding tree, which has a tuple of 3 children; expected 2
     """
     text = explain_mismatch(tree_structure(prefix_tree, is_leaf), full_tree)
     if text is None:
         return []
-    return [lambda name: ValueError(f"{name} does not fit the tree it goes with, which {text}")]
+    return [lambda name: ValueError(f"{name} does not match the corresponding tree, which {text}")]

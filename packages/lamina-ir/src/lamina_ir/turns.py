@@ -1,5 +1,7 @@
-"""Which turns of which loops are running, and where on the mapped axes, for the reports of what fails. The NumPy evaluator
-notes each turn that it begins, and the axes that it runs over."""
+"""The running loop iterations and the position on mapped axes, for error reports.
+
+The NumPy evaluator records each iteration that it begins, and the axes over which it runs.
+"""
 from __future__ import annotations
 
 import threading
@@ -17,12 +19,12 @@ __all__ = ["OnAxis", "Turn", "axes_text", "begins", "by_device", "entering", "on
 
 
 class Turn(NamedTuple):
-    """One turn of a loop.
+    """One iteration of a loop.
 
     Attributes:
-      loop: the name of the loop's op.
-      number: which turn, counted from 0; of a loop over slices, the number of the slice.
-      source: the loop's line, or None.
+      loop: the name of the loop's primitive.
+      number: the index of the iteration, from 0; of a scan, the index of the slice.
+      source: the source line of the loop, or None.
 
     >>> Turn("scan", 3, None).number
     3
@@ -34,12 +36,12 @@ class Turn(NamedTuple):
 
 
 class OnAxis(NamedTuple):
-    """Where something stands on one mapped axis.
+    """A position on one mapped axis.
 
     Attributes:
-      name: of the axis.
+      name: the name of the axis.
       number: the index along it.
-      size: how many there are.
+      size: the size of the axis.
 
     >>> OnAxis("i", 2, 4).number
     2
@@ -51,42 +53,42 @@ class OnAxis(NamedTuple):
 
 
 class _Running(threading.local):
-    loops: tuple[list[Any], ...] = ()  # outermost first: op, its line, and the turn once one has begun
+    loops: tuple[list[Any], ...] = ()  # outermost first: [primitive name, source, iteration or None before the first]
     device: int | None = None
-    # Outermost first: an AxisEnv, and where on its axes a part runs by itself; None while all of it runs in lockstep.
-    around: tuple[tuple[Any, int | None], ...] = ()
+    # Outermost first: (AxisEnv, the position on its axes that runs by itself, or None while all run in lockstep).
+    axes: tuple[tuple[Any, int | None], ...] = ()
 
 
 _running = _Running()
 
 
 class entering:
-    """A block in which a loop runs, which tells with `begins` of each turn."""
+    """Context manager for a running loop, which calls `begin_iteration` for each iteration."""
 
-    __slots__ = ("loop", "around")
+    __slots__ = ("loop", "outer")
 
     def __init__(self, op: str, source: Any) -> None:
         self.loop = [op, source, None]
 
     def __enter__(self) -> None:
-        self.around = _running.loops
-        _running.loops = (*self.around, self.loop)
+        self.outer = _running.loops
+        _running.loops = (*self.outer, self.loop)
 
     def __exit__(self, *error: object) -> None:
-        _running.loops = self.around
+        _running.loops = self.outer
 
 
 def begins(index: int) -> None:
-    """A turn of the innermost loop begins."""
+    """Record that an iteration of the innermost loop begins."""
     if _running.loops:
         _running.loops[-1][2] = index
 
 
 def running_turns() -> tuple[Turn, ...]:
-    """The turns that the NumPy evaluator runs now in this thread, of the outermost loop first.
+    """Return the loop iterations that the NumPy evaluator runs now in this thread, outermost first.
 
     Returns:
-      A `Turn` for each loop; none for a loop that does not tell.
+      A `LoopIteration` for each loop that records its iterations.
 
     >>> running_turns()
     ()
@@ -95,64 +97,66 @@ def running_turns() -> tuple[Turn, ...]:
 
 
 def by_device(size: int, run: Callable[[int], Sequence[Any]]) -> list[tuple[Any, ...]]:
-    """For each result a value per device, where `run(device)` gives the results of one: devices that run by themselves."""
-    device_around, around = _running.device, _running.around
-    rows = []
+    """Run each device by itself and return, for each result, one value per device; `run(device)` returns a device's
+    results."""
+    outer_device, axes = _running.device, _running.axes
+    results = []
     try:
         for device in range(size):
             if size > 1:
                 _running.device = device
-            if around:
-                _running.around = (*around[:-1], (around[-1][0], device))
-            rows.append(run(device))
+            if axes:
+                _running.axes = (*axes[:-1], (axes[-1][0], device))
+            results.append(run(device))
     finally:
-        _running.device, _running.around = device_around, around
-    return list(zip(*rows))
+        _running.device, _running.axes = outer_device, axes
+    return list(zip(*results))
 
 
 class on_axes:
-    """A block that runs over the axes of `env` in lockstep: those around it, and perhaps more of them."""
+    """Context manager for code that runs in lockstep over the axes of `env`, which include those of an enclosing
+    block."""
 
-    __slots__ = ("env", "around")
+    __slots__ = ("env", "outer")
 
     def __init__(self, env: Any) -> None:
         self.env = env
 
     def __enter__(self) -> None:
-        self.around = around = _running.around
-        _running.around = (*(around[:-1] if around and around[-1][1] is None else around), (self.env, None))
+        self.outer = outer = _running.axes
+        _running.axes = (*(outer[:-1] if outer and outer[-1][1] is None else outer), (self.env, None))
 
     def __exit__(self, *error: object) -> None:
-        _running.around = self.around
+        _running.axes = self.outer
 
 
 def running_places(position: int = 0) -> tuple[OnAxis, ...]:
-    """Where on the mapped axes the NumPy evaluator runs now in this thread.
+    """Return the position on the mapped axes at which the NumPy evaluator runs now in this thread.
 
     Args:
-      position: of those that run in lockstep, which one is meant.
+      position: which of the positions that run in lockstep to return.
     Returns:
-      An `OnAxis` for each axis, of the outermost first.
+      An `AxisPosition` for each axis, outermost first.
 
     >>> running_places()
     ()
     """
     found: list[OnAxis] = []
-    for env, at in _running.around:
+    for env, at in _running.axes:
         found += places_at(zip(env.names, env.sizes), position if at is None else at)
     return tuple(found)
 
 
 def places_at(axes: Iterable[tuple[Any, int]], position: int) -> tuple[OnAxis, ...]:
-    """Where a position, counted row by row over some axes, is on each of them.
+    """Convert a position in row-major order over some axes to a position on each axis.
 
     Args:
-      axes: name and size of each, of the outermost first.
-      position: the number.
+      axes: (name, size) of each axis, outermost first.
+      position: the position, an int.
     Returns:
-      An `OnAxis` for each.
+      An `AxisPosition` for each axis.
     Raises:
-      TypeError, ValueError: these are no sizes, or the position is none among them.
+      TypeError, ValueError: invalid sizes, or a position out of range.
 
     >>> places_at([("i", 2), ("j", 3)], 4)
     (OnAxis(name='i', number=1, size=2), OnAxis(name='j', number=1, size=3))
@@ -161,37 +165,37 @@ def places_at(axes: Iterable[tuple[Any, int]], position: int) -> tuple[OnAxis, .
         given = [(name, index(n)) for name, n in axes]
         numbers = np.unravel_index(position, [n for _, n in given]) if given else ()
     except (TypeError, ValueError) as error:
-        raise type(error)(f"places_at: expected (name, size) pairs, and a position among them; got {excerpt(axes)} and "
-                          f"{excerpt(position)}") from None
+        raise type(error)(f"axis_positions: expected (name, size) pairs, and a position in range; got {excerpt(axes)} "
+                          f"and {excerpt(position)}") from None
     return tuple([OnAxis(name, int(i), n) for (name, n), i in zip(given, numbers)])
 
 
-def _refuse_others(call: str, name: str, rows: Any) -> None:
-    if not isinstance(rows, (tuple, list)) or not all(isinstance(row, tuple) and len(row) == 3 for row in rows):
-        raise TypeError(f"{call}: {name} must be a list of triples; got {excerpt(rows)}")
+def _check_triples(call: str, name: str, value: Any) -> None:
+    if not isinstance(value, (tuple, list)) or not all(isinstance(v, tuple) and len(v) == 3 for v in value):
+        raise TypeError(f"{call}: {name} must be a list of triples; got {excerpt(value)}")
 
 
 def axes_text(places: Iterable[OnAxis]) -> str:
-    """Words for places on mapped axes.
+    """Format positions on mapped axes for messages.
 
     Args:
-      places: of the outermost axis first.
+      places: `AxisPosition`s, outermost axis first.
     Returns:
       Text; empty if there are none.
 
     >>> axes_text([OnAxis("i", 3, 4), OnAxis("j", 0, 2)])
     "index 3 of axis 'i' of 4, index 0 of axis 'j' of 2"
     """
-    _refuse_others("axes_text", "places", places)
+    _check_triples("format_axes", "places", places)
     return ", ".join([f"index {i} of " + ("the map" if isinstance(name, UnnamedAxis) else f"axis {name!r}") + f" of {size}"
                       for name, i, size in places])
 
 
 def running_device() -> int | None:
-    """The device that the NumPy evaluator runs by itself now in this thread.
+    """Return the device that the NumPy evaluator runs by itself now in this thread.
 
     Returns:
-      Its position in the mapped axes; None where all run in lockstep, or there is only one.
+      Its position on the mapped axes; None if all run in lockstep or there is only one.
 
     >>> running_device() is None
     True
@@ -200,16 +204,16 @@ def running_device() -> int | None:
 
 
 def turns_text(turns: Iterable[tuple[str, int, Any]]) -> str:
-    """Words for turns of loops, to be added to a sentence.
+    """Format loop iterations for messages, as a suffix of a sentence.
 
     Args:
-      turns: of the outermost loop first.
+      iterations: `LoopIteration`s, outermost loop first.
     Returns:
-      Text, the innermost loop first; it begins with a comma, and is empty if there are none.
+      Text, innermost loop first, that begins with a comma; empty if there are none.
 
     >>> turns_text([Turn("scan", 3, None)])
     ', at index 3 of the scan'
     """
-    _refuse_others("turns_text", "turns", turns)
+    _check_triples("format_iterations", "iterations", turns)
     return "".join([f", at index {i} of the {op}" + (f" at {source}" if source else "")
                     for op, i, source in reversed(list(turns))])

@@ -1,8 +1,12 @@
-"""Equations laid open along the flow of their primitive: which operand each nested program takes, marks sent through all of
-them, and the params of a like equation with fewer, more or other operands, results and programs.
+"""Views of equations with regions: which operands each region takes, dataflow analysis through regions, and rebuilding.
 
-The fixpoint of a loop stands here once. Marks are joined with `|` (truth values, or sets), only ever grow, and there are
-finitely many, so going round settles: after the k-th round a carry is marked if some path of at most k turns marks it.
+`RegionView` resolves the region signature of a primitive for the params of one equation. `propagate_forward` and
+`propagate_backward` run a dataflow analysis through its regions, `RegionView.rebuild` computes the params of a similar
+equation with fewer, more or other operands, results and regions.
+
+The fixpoint iteration of loops is implemented only here. Marks (bools or sets) are joined with `|`. They only grow and
+form a finite lattice, so the iteration ends: after round k, a carry is marked if a path of at most k iterations marks
+it.
 """
 from __future__ import annotations
 
@@ -25,12 +29,12 @@ Marks = tuple[Any, ...]
 
 
 class Wire(NamedTuple):
-    """A nested program and where it stands.
+    """A program nested in an equation.
 
     Attributes:
       program: the program.
-      ins: the numbers of the operands it takes, in order.
-      decides: whether it is the test of a loop, which decides on another turn.
+      ins: the positions of the operands it takes, in order.
+      is_test: whether it is the test of a loop, which decides whether another iteration runs.
 
     >>> from lamina_ir import parse
     >>> Wire(parse("{ lambda ; a:i32[]. let  in (a,) }"), (2,), False).ins
@@ -43,14 +47,15 @@ class Wire(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """An operand or result of an equation to be written.
+    """Specification of an operand or result for `RegionView.rebuild`.
 
     Attributes:
-      group: of an operand: the number of its group in the flow. Of a result: 0 if it is carried, else 1.
-      aval: its type inside a program; needed where a program takes it that does not read it, and of a map's new ones.
-      like: the number of the operand or result whose per-operand params it shares; None: those of a new one.
-      same: whether it is that very operand, so that what is true of one run only stays true (a donated buffer).
-      shared: of a map's new operand, whether it is one for all members; else each has its own.
+      group: of an operand, the index of its group in the signature. Of a result, 0 if it is a carry, else 1.
+      aval: its type inside a region. Required if a region takes the operand without reading it, and for new operands
+        and results of a map.
+      like: the position of the old operand or result whose per-operand params it gets; None: those of a new one.
+      same: whether it is that operand itself, so that transient params (a donated buffer) stay valid.
+      shared: of a new operand of a map, whether it is the same for all members; otherwise each member has its own.
 
     >>> Slot(0, like=2)
     Slot(group=0, aval=None, like=2, same=False, shared=False)
@@ -64,17 +69,19 @@ class Slot(NamedTuple):
 
 
 class Written(NamedTuple):
-    """Params of an equation, and in which order it takes the operands and gives the results it was asked for."""
+    """Params of an equation, and the order of its operands and results, as positions in the lists given to
+    `rebuild`."""
 
     params: dict[str, Any]
     operands: list[int]
     results: list[int]
 
     def eqn(self, prim: Primitive, invars: Sequence[Any], outvars: Sequence[Any], source: Any = None) -> Eqn:
+        """Make the equation; `invars` and `outvars` are in the order given to `rebuild`."""
         return Eqn(prim, [invars[i] for i in self.operands], [outvars[i] for i in self.results], self.params, source)
 
     def back(self, outs: Sequence[Any]) -> list[Any]:
-        """Results in the order they were asked for."""
+        """Return the results of the equation in the order given to `rebuild`."""
         found: list[Any] = [None] * len(outs)
         for i, o in zip(self.results, outs):
             found[i] = o
@@ -82,30 +89,30 @@ class Written(NamedTuple):
 
 
 class Wired:
-    """An op with its params and this many operands, laid open along its flow.
+    """View of an equation with regions, resolved by the region signature of its primitive.
 
     Args:
-      prim: an op with a flow.
-      params: the params of one equation.
+      prim: a primitive with a region signature.
+      params: the params of the equation.
       count: the number of its operands.
     Raises:
-      ProgramError: they do not fit the flow.
+      ProgramError: params or operand count do not match the signature.
 
     Attributes:
-      groups: per operand, the number of its group.
+      groups: per operand, the index of its group.
       kinds: per operand, its kind.
-      wires: the programs: the test of a loop, if it has one, then the body or bodies.
-      bodies: those without the test.
-      carry: the slice of operands that are carried; the first `n_carry` results are theirs.
-      chooser: the number of the operand that chooses a program, or None.
-      n_results: how many results there are.
+      regions: the test of a loop, if it has one, then the body or bodies.
+      bodies: the regions without the test.
+      carry: the slice of operands that are carries; they correspond to the first `n_carry` results.
+      selector: the position of the operand that selects a branch, or None.
+      n_results: the number of results.
 
     >>> from lamina_ir import parse, prims
     >>> step = parse("{ lambda ; a:f32[] b:f32[] c:f32[]. let d:f32[] = mul a b e:f32[] = add d c in (e, b) }")
     >>> scan = dict(jaxpr=step, length=3, num_consts=1, num_carry=1, reverse=False, unroll=1)
     >>> w = Wired(prims.scan_p, scan, 3)
     >>> w.kinds, w.carry, w.n_results
-    (('held', 'carried', 'stacked'), slice(1, 2, None), 2)
+    (('const', 'carry', 'scanned'), slice(1, 2, None), 2)
     """
 
     __slots__ = ("prim", "flow", "params", "groups", "kinds", "wires", "bodies", "carry", "n_carry", "chooser", "n_results",
@@ -115,24 +122,24 @@ class Wired:
         self.prim, self.params = prim, params
         self._inner: dict[int, ShapedArray] | None = None
         if not isinstance(prim, Primitive) or prim.flow is None:
-            raise TypeError(f"Wired: expected an op that holds programs; got {excerpt(prim)}")
+            raise TypeError(f"RegionView: prim must be a primitive with regions; got {excerpt(prim)}")
         self.flow: Flow = prim.flow
         try:
-            self._lay_open(count)
+            self._resolve(count)
         except (LookupError, TypeError, AttributeError, ValueError):
-            blame("Wired", ("params", MAPPING, params), ("count", INT, count))
+            blame("RegionView", ("params", MAPPING, params), ("count", INT, count))
             missing = [p for p in prim.params if p not in params]
             if missing:
-                raise self._misfit(f"its params {', '.join(missing)} are missing") from None
+                raise self._mismatch(f"its params {', '.join(missing)} are missing") from None
             raise
 
-    def _lay_open(self, count: int) -> None:
+    def _resolve(self, count: int) -> None:
         flow, params = self.flow, self.params
         given: list[int | None] = [params[g.count] if isinstance(g.count, str) else g.count for g in flow.operands]
-        rest = count - sum([s for s in given if s is not None])  # one group may leave its count open
+        rest = count - sum([s for s in given if s is not None])  # of the one group without a count
         sizes = tuple([rest if s is None else s for s in given])
         if min(sizes) < 0 or sum(sizes) != count:
-            raise self._misfit(f"its operands are {self._words(sizes)}, which are not the {count} it has")
+            raise self._mismatch(f"its params require the operands {self._describe_sizes(sizes)}; got {count} operands")
         self.groups, self.kinds, self.carry, self.chooser, ins, test_ins = flow.layout(sizes)
         self.n_carry = self.carry.stop - self.carry.start
         bodies = params[flow.body]
@@ -143,169 +150,174 @@ class Wired:
 
     @classmethod
     def of(cls, e: Eqn) -> Wired:
+        """View an equation."""
         return cls(e.primitive, e.params, len(e.invars))
 
-    def _words(self, sizes: Iterable[Any]) -> str:
+    def _describe_sizes(self, sizes: Iterable[Any]) -> str:
         return ", ".join([f"{s} {g.kind}" for g, s in zip(self.flow.operands, sizes)])
 
-    def _misfit(self, text: str) -> ProgramError:
-        return ProgramError(f"{self.prim.name} does not fit the flow of its primitive: {text} (see docs/nested-programs.md)")
+    def _mismatch(self, text: str) -> ProgramError:
+        return ProgramError(f"{self.prim.name} does not match the region signature of its primitive: {text} "
+                            "(see docs/nested-programs.md)")
 
     def check(self) -> None:
-        """ProgramError unless the programs take and give what the flow says they do."""
+        """Raise ProgramError unless the regions have the operand and result counts that the signature requires."""
         n = self.n_carry
-        for wire in self.wires:
-            name = self.flow.test if wire.decides else self.flow.body
-            takes, gives = len(wire.program.jaxpr.invars), len(wire.program.jaxpr.outvars)
-            if takes != len(wire.ins):
-                raise self._misfit(f"{name} takes {takes} operands; {len(wire.ins)} go to it "
-                                   f"({self._words([self.groups.count(i) for i in range(len(self.flow.operands))])})")
-            if wire.decides:
-                wanted = "1 result" if gives != 1 else ""
+        for region in self.wires:
+            name = self.flow.test if region.decides else self.flow.body
+            n_in, n_out = len(region.program.jaxpr.invars), len(region.program.jaxpr.outvars)
+            if n_in != len(region.ins):
+                sizes = self._describe_sizes([self.groups.count(i) for i in range(len(self.flow.operands))])
+                raise self._mismatch(f"{name} takes {n_in} operands; the equation passes {len(region.ins)} ({sizes})")
+            if region.decides:
+                expected = "1 result" if n_out != 1 else ""
             elif self.flow.loops and self.flow.group(STACKED) is None:
-                wanted = f"{n} results, all of which it carries" if gives != n else ""
+                expected = f"{n} results, all of them carries" if n_out != n else ""
             else:
-                wanted = f"{self.n_results} results, the first {n} of them carried" if not n <= gives == self.n_results else ""
-            if wanted:
-                raise self._misfit(f"{name} must have {wanted}; it has {gives}")
-        for param, count in [*[(p, len(self.groups)) for p in (*self.flow.each, *self.flow.spent)],
-                             *[(p, self.n_results) for p in self.flow.results]]:
-            value = self.params[param]
+                expected = f"{self.n_results} results, the first {n} of them carries"
+                expected = "" if n <= n_out == self.n_results else expected
+            if expected:
+                raise self._mismatch(f"{name} must have {expected}; it has {n_out}")
+        for param, _, of_operands in self.flow.entries:
+            value, count = self.params[param], len(self.groups) if of_operands else self.n_results
             if not isinstance(value, tuple) or len(value) not in (0, count):
-                raise self._misfit(f"{param} must be a tuple of {count} entries; got {value!r:.60}")
+                raise self._mismatch(f"{param} must be a tuple of {count} entries; got {value!r:.60}")
 
     @property
     def stacks(self) -> bool:
-        """Whether another operand or result can have one entry for each turn."""
+        """Whether a scanned operand or stacked result (one slice per iteration) can be added."""
         return bool(self.flow.length) and self.flow.group(STACKED) is not None
 
     def type_inside(self, i: int) -> ShapedArray:
-        """The type of an operand inside the programs that take it."""
+        """Return the type of an operand inside the regions that take it."""
         if self._inner is None:
             self._inner = {} if self.chooser is None else {self.chooser: shaped((), np.dtype("int32"))}
-            for wire in reversed(self.wires):
-                self._inner.update([(k, v.aval) for k, v in zip(wire.ins, wire.program.jaxpr.invars)])
+            for region in reversed(self.wires):
+                self._inner.update([(k, v.aval) for k, v in zip(region.ins, region.program.jaxpr.invars)])
         return self._inner[i]
 
     def type_stacked(self, aval: ShapedArray) -> ShapedArray:
-        """The type of a new result that is `aval` in each turn, or for each member of a map."""
+        """Return the type of a new result of the equation that is `aval` in each iteration, or for each mapped
+        member."""
         if self.flow.binds is not None:
             return self.flow.binds.own(self.params, aval)[1]
         return shaped((self.params[self.flow.length], *aval.shape), aval.dtype, aval.weak_type) if self.flow.loops else aval
 
     def operands(self, numbers: Iterable[int] | None = None, same: bool = True) -> list[Slot]:
-        """Slots of these operands, by default all."""
+        """Return the specs of these operands (default: all)."""
         numbers = range(len(self.groups)) if numbers is None else numbers
         return [Slot(self.groups[i], None, i, same) for i in numbers]
 
     def results(self, numbers: Iterable[int] | None = None) -> list[Slot]:
-        """Slots of these results, by default all."""
+        """Return the specs of these results (default: all)."""
         numbers = range(self.n_results) if numbers is None else numbers
         n = self.n_carry
         return [Slot(int(j >= n), None, j, True) for j in numbers]
 
     def write(self, operands: Sequence[Slot], results: Sequence[Slot],
               programs: Sequence[tuple[ClosedJaxpr, Any, Any]]) -> Written:
-        """Params of an equation with these operands, results and programs; counts and the like follow from them.
+        """Return the params of an equation with these operands, results and regions; counts are computed from them.
 
         Args:
           operands: in any order; the equation takes them group by group.
-          results: in any order; the equation gives the carried ones first.
-          programs: as in `wires`: each with the numbers of the operands it takes and the results it gives, in its order.
-            Operands that go to it by their group and that it does not take are added, unread.
+          results: in any order; the equation returns carries first.
+          programs: in the order of `regions`: (program, positions of the operands it takes, positions of the results it
+            computes). Operands of its groups that a program does not take become unused arguments.
         """
         flow = self.flow
-        # The order of the equation: by group, and within one as given (sorting is stable).
+        # Operands of the equation are ordered by group, and within a group as given (sorting is stable).
         groups = [s.group for s in operands]
         ops = sorted(range(len(operands)), key=groups.__getitem__)
         outs = sorted(range(len(results)), key=[s.group for s in results].__getitem__)
-        made = []
-        for wire, (program, takes_in, gives) in zip(self.wires, programs):
-            # For `arrange`: a number is an argument that the program has, a type one that it is given and does not read.
-            into = flow.into[flow.test if wire.decides else flow.body]
-            at = {i: k for k, i in enumerate(takes_in)}
+        regions = []
+        for region, (program, taken, computed) in zip(self.wires, programs):
+            # For `reorder_signature`: an int is an argument of the program, a type an unused argument to add.
+            into = flow.into[flow.test if region.decides else flow.body]
+            at = {i: k for k, i in enumerate(taken)}
             ins = [at[i] if i in at else operands[i].aval or self.type_inside(operands[i].like)  # type: ignore[arg-type]
                    for i in ops if groups[i] in into]
-            out = {j: k for k, j in enumerate(gives)}
-            made.append(arrange(program, ins, [0] if wire.decides else [out[j] for j in outs]))
+            out = {j: k for k, j in enumerate(computed)}
+            regions.append(arrange(program, ins, [0] if region.decides else [out[j] for j in outs]))
         params = dict(self.params)
         if flow.test:
-            params[flow.test] = made.pop(0)
-        params[flow.body] = made[0] if isinstance(params[flow.body], ClosedJaxpr) else tuple(made)
+            params[flow.test] = regions.pop(0)
+        params[flow.body] = regions[0] if isinstance(params[flow.body], ClosedJaxpr) else tuple(regions)
         for n, group in enumerate(flow.operands):
             if isinstance(group.count, str):
                 params[group.count] = groups.count(n)
-        # Params with an entry per operand or result. A slot has the entry of what it is `like`, what was true of one run only
-        # if it is that very operand; and nothing but entries of new ones is written as the default, if that is ().
+        # Params with an entry per operand or result. A spec copies the entry of the operand it is `like`; a transient
+        # entry only if it is the same operand. If all entries are those of new operands and the default is (), write
+        # the default.
         for name, new, of_operands in flow.entries:
-            old, default, lasting = self.params[name], self.prim.defaults.get(name), name not in flow.spent
+            old, default, is_transient = self.params[name], self.prim.defaults.get(name), name in flow.spent
             if old or default != ():
                 order = [operands[i] for i in ops] if of_operands else [results[j] for j in outs]
-                found = tuple([old[s.like] if s.like is not None and old and (lasting or s.same)
-                               else self._entry(name, new, s) for s in order])
-                params[name] = () if default == () and all(v == new for v in found) else found
+                entries = tuple([old[s.like] if s.like is not None and old and (s.same or not is_transient)
+                                 else self._entry(name, new, s) for s in order])
+                params[name] = () if default == () and all(v == new for v in entries) else entries
         return Written(params, ops, outs)
 
-    def _entry(self, name: str, new: Any, slot: Slot) -> Any:
-        """What stands for a new operand or result in a param with an entry for each."""
-        binds = self.flow.binds
-        if binds is None or name not in (binds.ins, binds.outs):
+    def _entry(self, name: str, new: Any, spec: Slot) -> Any:
+        """Return the entry of a new operand or result in a param with an entry for each."""
+        binding = self.flow.binds
+        if binding is None or name not in (binding.ins, binding.outs):
             return new
-        aval: ShapedArray = slot.aval  # type: ignore[assignment]  # a new one of a map says what it is
-        return binds.shared(aval) if slot.shared else binds.own(self.params, aval)[0]
+        aval: ShapedArray = spec.aval  # type: ignore[assignment]  # new operands of a map have one
+        return binding.shared(aval) if spec.shared else binding.own(self.params, aval)[0]
 
     def unspent(self) -> dict[str, Any]:
-        """Params without what was true of one run only."""
+        """Return the params with transient entries reset."""
         if not self.flow.spent:
             return self.params
         fresh = {p: self.prim.defaults.get(p, (new,) * len(self.groups)) for p, new in self.flow.spent.items()}
         return {**self.params, **fresh}
 
     def key(self) -> Any:
-        """What tells equations of this op apart, for `memo` of a program in it; TypeError where a param cannot be hashed."""
-        plain = [v for p, v in self.params.items() if p not in self.flow.programs]
-        key = (self.prim, len(self.groups), *[id(w.program) for w in self.wires], *plain)
+        """Return a key of the equation for `memo` of one of its regions; TypeError if a param is not hashable."""
+        values = [v for p, v in self.params.items() if p not in self.flow.programs]
+        key = (self.prim, len(self.groups), *[id(region.program) for region in self.wires], *values)
         hash(key)
         return key
 
 
 # --- marks --------------------------------------------------------------------------------------------------------
-_WIRED = of_type("a Wired", Wired)
+_VIEW = of_type("a RegionView", Wired)
 
 
-def _refuse_other_count(call: str, marks: Sequence[Any], wanted: int, what: str) -> None:
-    if len(marks) != wanted:
-        raise ProgramError(f"{call}: marks must have {wanted} entries, one for each {what}; got {len(marks)}")
+def _check_count(call: str, marks: Sequence[Any], expected: int, what: str) -> None:
+    if len(marks) != expected:
+        raise ProgramError(f"{call}: marks must have {expected} entries, one for each {what}; got {len(marks)}")
 
 
-def _join(rows: Iterable[Iterable[Any]]) -> list[Any]:
+def _join(lists: Iterable[Iterable[Any]]) -> list[Any]:
+    """Join lists of marks elementwise."""
     total: list[Any] = []
-    for row in rows:
-        total = [a | b for a, b in zip(total, row)] if total else list(row)
+    for marks in lists:
+        total = [a | b for a, b in zip(total, marks)] if total else list(marks)
     return total
 
 
-@takes(w=_WIRED, marks=MARKS, through=FUNCTION)
+@takes(w=_VIEW, marks=MARKS, through=FUNCTION)
 def forward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Sequence[Any]]) -> tuple[Marks, Marks]:
-    """Marks of operands sent through the programs to the results.
+    """Propagate marks of operands through the regions to the results.
 
     Args:
       w: the equation.
       marks: of its operands.
-      through: a program and the marks of what it takes -> the marks of what it gives. It never unmarks.
+      transfer: (region, marks of its arguments) -> marks of its results. Must be monotone.
     Returns:
-      (marks of the operands, carries as they are once settled; marks of the results). What decides, a chooser or a test,
-      marks all results that it decides on: branches, or all that a loop hands on.
+      (marks of the operands, with carries at the fixpoint; marks of the results). A marked selector marks all results,
+      a marked loop test all carries, since results depend on which branch runs and on the number of iterations.
 
     >>> from lamina_ir import parse, prims
     >>> step = parse("{ lambda ; a:f32[] b:f32[] c:f32[]. let d:f32[] = mul a b in (d, c) }")
     >>> w = Wired(prims.scan_p, dict(jaxpr=step, length=3, num_consts=1, num_carry=1, reverse=False, unroll=1), 3)
-    >>> forward(w, [True, False, False], lambda wire, m: [m[0] | m[1], m[2]])  # the held operand reaches the carry
+    >>> forward(w, [True, False, False], lambda wire, m: [m[0] | m[1], m[2]])  # the constant reaches the carry
     ((True, True, False), (True, False))
     """
-    # current: marks of the operands. A turn sends them to its results, and those of its carry are the marks of the next turn:
-    # the least fixpoint above those that the carry starts with.
-    _refuse_other_count("forward", marks, len(w.groups), "operand")
+    # current: marks of the operands. An iteration propagates them to its results; the marks of its carries enter the
+    # next iteration. This computes the least fixpoint above the initial marks of the carries.
+    _check_count("propagate_forward", marks, len(w.groups), "operand")
     current, span, n = list(marks), w.carry, w.n_carry
     while True:
         found = _join([through(b, tuple([current[i] for i in b.ins])) for b in w.bodies])
@@ -317,42 +329,43 @@ def forward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Seq
         test = w.wires[0]
         truth, = through(test, tuple([current[i] for i in test.ins]))
         if truth:
-            current[span] = [m | truth for m in current[span]]  # the test says how often each carry was changed
+            current[span] = [m | truth for m in current[span]]  # the test decides how often each carry is updated
             return tuple(current), tuple(current[span])
-    found[:n] = current[span]  # without any turn a carry stays what it was
+    found[:n] = current[span]  # after zero iterations a carry has its initial value
     if w.chooser is not None and current[w.chooser]:
         found = [m | current[w.chooser] for m in found]
     return tuple(current), tuple(found)
 
 
-@takes(w=_WIRED, marks=MARKS, through=FUNCTION, linear=optional(ITEMS))
+@takes(w=_VIEW, marks=MARKS, through=FUNCTION, linear=optional(ITEMS))
 def backward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Sequence[Any]],
              linear: Sequence[bool] | None = None) -> tuple[Marks, Marks]:
-    """Marks of results sent back through the programs to the operands.
+    """Propagate marks of results backward through the regions to the operands.
 
     Args:
       w: the equation.
       marks: of its results.
-      through: a program and the marks of what it gives -> the marks of what it takes.
-      linear: the operands that count (of a transpose); default: all, and what decides counts too.
+      transfer: (region, marks of its results) -> marks of its arguments. Must be monotone.
+      linear: flags of the operands to mark (for a transpose). Default: all operands; then a selector, and the operands
+        that a loop test reads, are marked too.
     Returns:
-      (marks of the operands; marks of the results, carries as they are once settled).
+      (marks of the operands; marks of the results, with carries at the fixpoint).
 
     >>> from lamina_ir import parse, prims
     >>> step = parse("{ lambda ; a:f32[] b:f32[] c:f32[]. let d:f32[] = mul a b in (d, c) }")
     >>> w = Wired(prims.scan_p, dict(jaxpr=step, length=3, num_consts=1, num_carry=1, reverse=False, unroll=1), 3)
-    >>> backward(w, [False, True], lambda wire, m: [m[0], m[0], m[1]])  # the second result needs the slices alone
+    >>> backward(w, [False, True], lambda wire, m: [m[0], m[0], m[1]])  # the second result reads only the slices
     ((False, False, True), (False, True))
     """
-    _refuse_other_count("backward", marks, w.n_results, "result")
+    _check_count("propagate_backward", marks, w.n_results, "result")
     current, span, n = list(marks), w.carry, w.n_carry
-    wires = w.bodies if linear is not None else w.wires
+    regions = w.bodies if linear is not None else w.wires
 
-    # current: marks of the results. What a turn needs of its carry the turn before has to give.
+    # current: marks of the results. The carries that an iteration reads are results of the iteration before it.
     while True:
         found: list[Any] = [False] * len(w.groups)
-        for wire in wires:
-            for i, m in zip(wire.ins, through(wire, (True,) if wire.decides else tuple(current))):
+        for region in regions:
+            for i, m in zip(region.ins, through(region, (True,) if region.decides else tuple(current))):
                 if linear is None or linear[i]:
                     found[i] = found[i] | m
         carry = [a | b for a, b in zip(current, found[span])]
@@ -369,13 +382,13 @@ def backward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Se
 @takes(closed=CLOSED, invars=ITEMS, outvars=ITEMS, eqns=optional(ITEMS))
 def with_signature(closed: ClosedJaxpr, invars: Sequence[Any], outvars: Sequence[Any],
                    eqns: Sequence[Eqn] | None = None) -> ClosedJaxpr:
-    """A program with other argument variables, results and perhaps equations.
+    """Return the program with other arguments, results and, if given, equations.
 
     Args:
       closed: the program.
-      invars: its new arguments, variables.
-      outvars: its new results, variables or literals.
-      eqns: its new equations; default: those it has.
+      invars: the new arguments, variables.
+      outvars: the new results, variables or literals.
+      eqns: the new equations; default: unchanged.
     Returns:
       A program with the constants of `closed`.
 
@@ -391,7 +404,7 @@ def with_signature(closed: ClosedJaxpr, invars: Sequence[Any], outvars: Sequence
 
 
 def arrange(closed: ClosedJaxpr, ins: Sequence[int | ShapedArray], outs: Sequence[int]) -> ClosedJaxpr:
-    """`closed` with its arguments and results in another order; a type among `ins` is an argument nobody reads."""
+    """Return `closed` with reordered arguments and results; a type among `ins` becomes an unused argument."""
     ins, outs = tuple(ins), tuple(outs)
     jaxpr = closed.jaxpr
     if ins == tuple(range(len(jaxpr.invars))) and outs == tuple(range(len(jaxpr.outvars))):

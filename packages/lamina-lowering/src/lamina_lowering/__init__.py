@@ -1,9 +1,10 @@
-"""Programs to StableHLO: one row per op and platform, and the module around them. Imports `lamina_ir` and MLIR only."""
+"""Lower programs to StableHLO: one rule per primitive and platform, and the module. Imports only `lamina_ir` and MLIR.
+"""
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from lamina_ir.layers import fill as _fill
 
-from . import _version  # noqa: F401  first: it says which versions of neighbours fit
+from . import _version  # noqa: F401 first: checks the versions of sibling packages
 
 if _TYPE_CHECKING:
     from .stock import *

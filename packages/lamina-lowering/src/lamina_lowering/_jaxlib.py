@@ -1,6 +1,7 @@
-"""The one door to jaxlib: its MLIR bindings, imported at the first lowering, and what differs between its versions.
+"""The only module that imports jaxlib: its MLIR bindings, loaded at the first lowering, and differences between its
+versions.
 
-No context, location or insertion point is ever entered: every call names its own. A context that is still entered when
+No context, location or insertion point is ever entered: every call passes its own. A context that is still entered when
 the interpreter exits aborts the process, and entering costs time on each lowering.
 """
 from __future__ import annotations
@@ -20,14 +21,15 @@ ir: Any = None  # jaxlib.mlir.ir, once loaded
 
 
 def _load(name: str) -> Any:
-    """A module of jaxlib, imported when it is first needed: the MLIR bindings take 25 ms, and the client's modules serve
-    tests and HLO forms alone."""
-    # the one place for all of them
+    """Import a module of jaxlib when it is first needed.
+
+    The MLIR bindings take 25 ms, and the client modules are only used by tests and HLO conversions.
+    """
     return importlib.import_module(f"jaxlib.{name}")
 
 
 def load_mlir() -> Any:
-    """`jaxlib.mlir.ir`; the first call imports it."""
+    """Return `jaxlib.mlir.ir`; the first call imports it."""
     global ir
     if ir is None:
         try:
@@ -41,10 +43,10 @@ def load_mlir() -> Any:
 
 
 def _skip_builders() -> None:
-    """Let the bindings take the dialects' Python builders for loaded: importing them costs 12 ms and we use none.
+    """Prevent the bindings from importing the dialects' Python builders, which takes 12 ms and is not needed.
 
-    They are otherwise imported when the first value or attribute of a dialect is seen. Who imports
-    `jaxlib.mlir.dialects` by name still gets them.
+    They would be imported when the first value or attribute of a dialect is seen. Importing `jaxlib.mlir.dialects` by
+    name still works.
     """
     known: Any = getattr(_load("mlir._mlir_libs._mlir"), "globals", None)
     if not hasattr(known, "dialect_search_modules") or not hasattr(known, "_check_dialect_module_loaded"):
@@ -64,7 +66,7 @@ def _skip_builders() -> None:
 
 
 def new_context() -> Any:
-    """A fresh `ir.Context` that knows func, stablehlo and chlo, without their generated Python builders."""
+    """Return a new `ir.Context` with func, stablehlo and chlo loaded, without their generated Python builders."""
     mlir = load_mlir()
     context = mlir.Context()
     registry = mlir.DialectRegistry()
@@ -78,39 +80,39 @@ def new_context() -> Any:
 
 
 def add_shardy(context: Any) -> None:
-    """Let a context know the dialect of manual regions."""
+    """Load the dialect of manual regions into a context."""
     _load("mlir._mlir_libs._sdy").register_dialect(context)
 
 
 def write_bytecode(module: Any) -> bytes:
-    """The module in MLIR bytecode, the form the compiler reads fastest."""
+    """Serialize a module to MLIR bytecode, which the compiler parses fastest."""
     out = io.BytesIO()
     module.operation.write_bytecode(out)
     return out.getvalue()
 
 
 def read_bytecode(bytecode: bytes, context: Any) -> Any:
-    """The module that was written, in a context."""
+    """Parse bytecode into a module of a context."""
     return load_mlir().Module.parse(bytecode, context)
 
 
 def portable_artifact(bytecode: bytes) -> bytes:
-    """A StableHLO module in the form that later and, within limits, earlier versions read.
+    """Return a StableHLO module in the portable form, which later and, within limits, earlier versions can read.
 
     Raises:
-      ValueError: it holds what has no such form, as Shardy's operations.
+      ValueError: it contains operations without a portable form, as those of Shardy.
     """
     stablehlo = _load("mlir._mlir_libs._stablehlo")
     return stablehlo.serialize_portable_artifact_str(bytecode, stablehlo.get_current_version())
 
 
 def hlo_computation(bytecode: bytes, tuple_args: bool = False, return_tuple: bool = False) -> Any:
-    """The `XlaComputation` of a StableHLO module."""
+    """Return the `XlaComputation` of a StableHLO module."""
     return _load("_jax").mlir.mlir_module_to_xla_computation(bytecode, use_tuple_args=tuple_args, return_tuple=return_tuple)
 
 
 def dot_graph(module: Any) -> str:
-    """Graphviz text of an `HloModule`."""
+    """Return the Graphviz text of an `HloModule`."""
     return _load("_hlo").hlo_module_to_dot_graph(module)
 
 
@@ -119,7 +121,7 @@ _clients: dict[int, Any] = {}
 
 
 def cpu_client(devices: int) -> Any:
-    """A CPU client of its own with so many devices."""
+    """Return a separate CPU client with `devices` devices."""
     client = _clients.get(devices)
     if client is None:
         client = _clients[devices] = _load("xla_client").make_cpu_client(num_devices=devices)
@@ -127,7 +129,7 @@ def cpu_client(devices: int) -> Any:
 
 
 def provide(needs: Any) -> None:
-    """Register the kernel libraries a lowered program needs."""
+    """Register the kernel libraries that a lowered program needs."""
     if "lapack" in needs and not _provided:
         lapack, xc = _load("lapack"), _load("xla_client")
         for platform, targets in lapack.registrations().items():
@@ -141,15 +143,18 @@ _provided: set[str] = set()
 
 
 def register_kernels(kernels: Any) -> None:
-    """Make FFI kernels, name -> capsule, known to CPU clients."""
+    """Register FFI kernels, name -> capsule, with CPU clients."""
     for name, capsule in kernels.items():
         _load("xla_client").register_custom_call_target(name, capsule, platform="cpu", api_version=1)
 
 
 def run_on_cpu(program: Any, grid: tuple[int, int], shardy: bool, per_device: list[list[Any]], avals: list[Any],
                host_functions: list[Any], results: int) -> tuple[list[list[Any]], list[str] | None]:
-    """Compile and run; `per_device[d]` holds device d's part of each argument, and those of the results are listed the same
-    way, with the text of the tiles of each where the compiler chose them."""
+    """Compile and run a program; `per_device[d]` has device d's part of each argument.
+
+    Returns the parts of the results in the same form, and the text of the tiles of each result if the compiler chose
+    them.
+    """
     xc = _load("xla_client")
     n = len(per_device)
     client = cpu_client(8 if n > 1 else 1)
@@ -167,7 +172,7 @@ def run_on_cpu(program: Any, grid: tuple[int, int], shardy: bool, per_device: li
     executable = client.compile_and_load(program, device_list, options, *more)
     xc.GSPMDSharding.memory_kind = None
     xc.GSPMDSharding._to_xla_hlo_sharding = lambda self, ndim: self._hlo_sharding
-    # One array per argument: device d's part is row d of it, split over the devices.
+    # one array per argument: device d's part is row d of it, split over the devices
     arrays = []
     for i, aval in enumerate(avals):
         pieces = [np.asarray(args[i], aval.dtype) for args in per_device]

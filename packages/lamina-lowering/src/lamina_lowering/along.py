@@ -1,15 +1,16 @@
-"""Loops over slices along another axis than the first, and of slices, without arrays turned around or cut in between.
+"""Let loops read and write slices along any axis in place, without transposing or slicing whole arrays around the loop.
 
-A scan reads and stacks slices along axis 0. Where another axis is the loop's, an array is transposed before it, and a stack
-behind it: each a copy of the whole, beside the array. On CPUs the loop reads its slice from the array as it is, and writes it
-into the result as that will be, where a slice lies in pieces that are long enough:
+A scan reads and stacks slices along axis 0. If the loop is over another axis, the program transposes an array before
+the scan, or the stack after it: each time a copy of the whole array. On CPUs, if a slice consists of long enough
+contiguous pieces, the loop instead reads the slice from the original array, and writes it to its final position:
 
-    v = transpose(u); y = scan(v)         in turn i:  v_i = transpose(u[:, i])
-    w = transpose(y)                                  w[:, i] = transpose(y_i)
+    v = transpose(u); y = scan(v)         in iteration i:  v_i = transpose(u[:, i])
+    w = transpose(y)                                       w[:, i] = transpose(y_i)
 
-So does a loop in a loop: it reads `u[i, j]` and writes `w[i, j]`, and of the outer loop's slices there is none.
+The same applies to nested loops: the inner loop reads `u[i, j]` and writes `w[i, j]`, and no slice of the outer loop is
+copied.
 
-    y = scan(u) of y_i = scan(u_i)        in turn i of the outer loop, j of the inner one:  w[i, j] = f(u[i, j])
+    y = scan(u) of y_i = scan(u_i)        in iteration i of the outer loop, j of the inner one:  w[i, j] = f(u[i, j])
 """
 from __future__ import annotations
 
@@ -26,56 +27,66 @@ from .rows import I32
 
 __all__ = ["LEAST", "WRITES", "slices_in_place"]
 
-LEAST = 256  # bytes of a piece: those of shorter ones are read with much around them, in each turn
+# Minimum bytes of a contiguous piece. Reading shorter ones touches much memory around them in each iteration.
+LEAST = 256
 
-# Ops that loops are written with here, and those that go: while a row of these is overridden, it is asked for what was written.
+# Primitives that this pass emits or removes. If a rule of one of these is overridden, the pass is skipped, so that
+# the rule sees the program as it was written.
 WRITES = frozenset((prims.broadcast_in_dim_p, prims.dynamic_slice_p, prims.dynamic_update_slice_p, prims.iota_p,
                     prims.reshape_p, prims.scan_p, prims.transpose_p))
 _VIEWS = (prims.transpose_p, prims.reshape_p, prims.dynamic_slice_p)
 _ZERO = Literal(np.int32(0), I32)
 
 
-class _Place(NamedTuple):
-    """What a value is of an array: that at the indices `at`, dimension -> index; its dimensions are the array's in `order`."""
+class _View(NamedTuple):
+    """How a value is part of an array: `array` at the indices `at` (dimension -> index), with the array's other
+    dimensions in `order`."""
 
     array: Any
     at: dict[int, Any]
     order: tuple[int, ...]
 
     @property
-    def long(self) -> bool:
-        """Whether slices along the value's first axis lie in pieces that are long enough."""
+    def is_contiguous(self) -> bool:
+        """Whether slices along the value's first axis consist of long enough contiguous pieces."""
         aval = self.array.aval
         last = max([self.order[0], *self.at])
         return math.prod(aval.shape[last + 1:]) * aval.dtype.itemsize >= LEAST
 
     @property
-    def plain(self) -> bool:
+    def is_whole(self) -> bool:
         return not self.at and self.order == tuple(range(len(self.order)))
 
 
 class _Write(NamedTuple):
-    """Where the stack of a loop goes: `into` is what it is put into, None for one that is made here; `end` is the result."""
+    """Where a loop writes a stack.
 
-    place: _Place
+    Attributes:
+      view: the position of the stack in its target array.
+      into: the array that is updated; None if a new array is created.
+      end: the variable of the result.
+      replaced: the equations that the loop replaces.
+    """
+
+    view: _View
     into: Any
     end: Any
-    gone: list[Eqn]  # what the loop does itself
+    replaced: list[Eqn]
 
 
 def slices_in_place(eqns: list[Eqn], outvars: Sequence[Any], fill: Callable[[Any], int]) -> list[Eqn]:
-    """The same program, whose loops read and write along the axes as they are.
+    """Return the same program with loops that read and write slices in place.
 
     Args:
       eqns: the equations, among them scans.
       outvars: the results.
-      fill: what an array of a type begins with that a loop writes.
+      fill: returns the initial value of an array that a loop writes, for its type.
     Returns:
-      The equations; the same list where there is nothing to do.
+      The equations; the same list if nothing changes.
     """
     flow = _Flow(eqns, outvars)
     made: list[Eqn] = []
-    gone: set[int] = set()  # equations that loops have taken over
+    gone: set[int] = set()  # ids of equations that loops have replaced
     changed = False
     for k, e in enumerate(eqns):
         if id(e) in gone:
@@ -83,16 +94,16 @@ def slices_in_place(eqns: list[Eqn], outvars: Sequence[Any], fill: Callable[[Any
         if e.primitive is prims.scan_p:
             reads, writes = _reads(e, flow), _writes(e, k, flow)
             if reads or writes:
-                made += _written(e, reads, writes, fill)
-                gone.update([id(g) for w in writes.values() for g in w.gone])
+                made += _rewrite_scan(e, reads, writes, fill)
+                gone.update([id(g) for w in writes.values() for g in w.replaced])
                 changed = True
                 continue
         made.append(e)
-    return _needed(made, outvars) if changed else eqns
+    return _drop_unread_views(made, outvars) if changed else eqns
 
 
 class _Flow:
-    """Who makes and who reads the values of a program."""
+    """The equations that compute and read each value of a program."""
 
     def __init__(self, eqns: Sequence[Eqn], outvars: Sequence[Any]) -> None:
         self.made: dict[Any, Eqn] = {}
@@ -106,11 +117,11 @@ class _Flow:
             self.uses.update(own)
             self.reader.update(dict.fromkeys(own, e))
 
-    def place(self, v: Any) -> _Place:
-        """Of which array a value is a part, through transpositions and indices."""
+    def view_of(self, v: Any) -> _View:
+        """Return the array of which a value is a part, looking through transposes and indexing."""
         e = self.made.get(v)
         if e is not None and e.primitive is prims.transpose_p and e.invars[0].__class__ is not Literal:
-            found = self.place(e.invars[0])
+            found = self.view_of(e.invars[0])
             return found._replace(order=tuple([found.order[a] for a in e.params["permutation"]]))
         if e is not None and e.primitive is prims.reshape_p and e.params["dimensions"] is None:
             piece = self.made.get(e.invars[0])
@@ -118,11 +129,12 @@ class _Flow:
                 array, *starts = piece.invars
                 at = _indices(array, piece.params["slice_sizes"], starts, v.aval.shape)
                 if at is not None:
-                    return _Place(array, at, _others(array, at))
-        return _Place(v, {}, tuple(range(v.aval.ndim)))
+                    return _View(array, at, _others(array, at))
+        return _View(v, {}, tuple(range(v.aval.ndim)))
 
-    def goes(self, y: Any, before: int) -> _Write:
-        """Where the stack `y` goes, made by the equation of the number `before`."""
+    def find_target(self, y: Any, before: int) -> _Write:
+        """Return where the stack `y` is written, looking through transposes and updates. Equation number `before`
+        computes it."""
         z, order, gone = y, tuple(range(y.aval.ndim)), []  # dimension k of z is dimension order[k] of y
         while self.uses[z] == 1 and z in self.reader:
             e = self.reader[z]
@@ -142,20 +154,22 @@ class _Flow:
             if at is None:
                 break
             free = _others(whole, at)
-            return _Write(_Place(whole, at, tuple([free[order.index(a)] for a in range(len(order))])), whole, end.outvars[0],
+            return _Write(_View(whole, at, tuple([free[order.index(a)] for a in range(len(order))])), whole, end.outvars[0],
                           [*gone, e, end])
-        return _Write(_Place(z, {}, tuple([order.index(a) for a in range(len(order))])), None, z, gone)
+        return _Write(_View(z, {}, tuple([order.index(a) for a in range(len(order))])), None, z, gone)
 
-    def took(self, write: _Write, k: int) -> None:
-        """What a loop, the equation of the number k, makes itself."""
-        for e in write.gone:
+    def mark_replaced(self, write: _Write, k: int) -> None:
+        """Record that the loop, equation number k, performs the write itself."""
+        for e in write.replaced:
             self.made.pop(e.outvars[0])
         self.made_at[write.end] = k
 
 
 def _indices(array: Any, sizes: Sequence[int], starts: Sequence[Any], left: Sequence[int]) -> dict[int, Any] | None:
-    """The dimensions of which a slice of these sizes has one index, and it; None unless the others are whole, and what is
-    left."""
+    """Return the dimensions of which a slice of these sizes has a single index, with the index.
+
+    None if another dimension is not complete, or if the remaining shape is not `left`.
+    """
     if array.__class__ is Literal or any(a.aval.dtype != I32.dtype for a in starts):
         return None
     shape = array.aval.shape
@@ -168,28 +182,28 @@ def _others(array: Any, at: Iterable[int]) -> tuple[int, ...]:
     return tuple([d for d in range(array.aval.ndim) if d not in at])
 
 
-def _reads(e: Eqn, flow: _Flow) -> dict[int, _Place]:
-    """Of which arrays a loop takes its slices itself: number of what it runs over -> the place of that."""
+def _reads(e: Eqn, flow: _Flow) -> dict[int, _View]:
+    """Return the inputs that a loop can read in place: position among the scanned inputs -> view of its array."""
     n, body = e.params["num_consts"] + e.params["num_carry"], e.params["jaxpr"].jaxpr
-    inside = _inside(e)
-    found = {i: flow.place(v) for i, v in enumerate(_run_over(e)) if v.__class__ is not Literal}
+    inside = _nested_loops(e)
+    found = {i: flow.view_of(v) for i, v in enumerate(_run_over(e)) if v.__class__ is not Literal}
     return {i: place for i, place in found.items()
-            if place.long and (not place.plain or body.invars[n + i] in inside[0])}
+            if place.is_contiguous and (not place.is_whole or body.invars[n + i] in inside[0])}
 
 
 def _writes(e: Eqn, k: int, flow: _Flow) -> dict[int, _Write]:
-    """Into which arrays a loop puts its results itself: number of the stack -> where it goes."""
+    """Return the outputs that a loop can write in place: position among the stacked outputs -> target."""
     carry, body = e.params["num_carry"], e.params["jaxpr"].jaxpr
-    inside = _inside(e)
+    inside = _nested_loops(e)
     found = {}
     for j, y in enumerate(e.outvars[carry:]):
         v = body.outvars[carry + j]
         if v.__class__ is not Literal and flow.uses[y]:
-            write = flow.goes(y, k)
-            if write.place.long and (write.into is not None or not write.place.plain or v in inside[1]):
+            write = flow.find_target(y, k)
+            if write.view.is_contiguous and (write.into is not None or not write.view.is_whole or v in inside[1]):
                 found[j] = write
     for write in found.values():
-        flow.took(write, k)
+        flow.mark_replaced(write, k)
     return found
 
 
@@ -197,8 +211,8 @@ def _run_over(e: Eqn) -> Sequence[Any]:
     return e.invars[e.params["num_consts"] + e.params["num_carry"]:]
 
 
-def _inside(e: Eqn) -> tuple[set[Any], set[Any]]:
-    """What loops in the body of a loop run over, as it is or transposed, and the stacks that they make."""
+def _nested_loops(e: Eqn) -> tuple[set[Any], set[Any]]:
+    """Return the body's values that nested loops scan (also transposed), and the stacks that they compute."""
     closed = e.params["jaxpr"]
     return closed.memo("lowering: loops inside", lambda: _loops_inside(closed.jaxpr))
 
@@ -210,33 +224,34 @@ def _loops_inside(jaxpr: Jaxpr) -> tuple[set[Any], set[Any]]:
     flow, given = _Flow(jaxpr.eqns, jaxpr.outvars), {*jaxpr.invars}
     read, stacked = set(), set()
     for e in loops:
-        places = [flow.place(v) for v in _run_over(e) if v.__class__ is not Literal]
-        read.update([p.array for p in places if p.array in given and p.long])
-        goes = [flow.goes(y, -1) for y in e.outvars[e.params["num_carry"]:]]
-        stacked.update([w.end for w in goes if w.into is None and w.place.long and flow.uses[w.end] == 1])
+        places = [flow.view_of(v) for v in _run_over(e) if v.__class__ is not Literal]
+        read.update([p.array for p in places if p.array in given and p.is_contiguous])
+        goes = [flow.find_target(y, -1) for y in e.outvars[e.params["num_carry"]:]]
+        stacked.update([w.end for w in goes if w.into is None and w.view.is_contiguous and flow.uses[w.end] == 1])
     return read, stacked
 
 
-def _written(e: Eqn, reads: Mapping[int, _Place], writes: Mapping[int, _Write], fill: Callable[[Any], int]) -> list[Eqn]:
-    """The scan that takes slices of the arrays of these places, and puts its own into those."""
+def _rewrite_scan(e: Eqn, reads: Mapping[int, _View], writes: Mapping[int, _Write], fill: Callable[[Any], int]) -> list[Eqn]:
+    """Return the scan that reads its inputs from the arrays in `reads`, and writes its outputs into the targets in
+    `writes`."""
     p, body, source = e.params, e.params["jaxpr"], e.source
     jaxpr: Jaxpr = body.jaxpr
     held, carry = p["num_consts"], p["num_carry"]
     n = held + carry
-    turn, numbers = Var(I32), Var(shaped((p["length"],), I32.dtype))
-    before = [Eqn(prims.iota_p, [], [numbers], {"dtype": I32.dtype, "shape": (p["length"],), "dimension": 0}, source)]
-    places = [*reads.values(), *[w.place for w in writes.values()]]
+    iteration, indices = Var(I32), Var(shaped((p["length"],), I32.dtype))
+    before = [Eqn(prims.iota_p, [], [indices], {"dtype": I32.dtype, "shape": (p["length"],), "dimension": 0}, source)]
+    places = [*reads.values(), *[w.view for w in writes.values()]]
     outer = dict.fromkeys([r.array for r in reads.values()])
     outer.update(dict.fromkeys([a for place in places for a in place.at.values() if a.__class__ is not Literal]))
     own: dict[Any, Any] = {v: Var(v.aval) for v in outer}  # inside
 
-    def at(place: _Place) -> dict[int, Any]:
-        """The indices of a turn's slice."""
-        return {place.order[0]: turn, **{d: a if a.__class__ is Literal else own[a] for d, a in place.at.items()}}
+    def at(place: _View) -> dict[int, Any]:
+        """Return the indices of an iteration's slice."""
+        return {place.order[0]: iteration, **{d: a if a.__class__ is Literal else own[a] for d, a in place.at.items()}}
 
     eqns: list[Eqn] = []
     for i, place in reads.items():
-        eqns += _taken(own[place.array], at(place), place.order[1:], jaxpr.invars[n + i], source)
+        eqns += _read_slice(own[place.array], at(place), place.order[1:], jaxpr.invars[n + i], source)
     eqns += jaxpr.eqns
     starts, buffers, ends = [], [], []
     for j, write in writes.items():
@@ -246,7 +261,7 @@ def _written(e: Eqn, reads: Mapping[int, _Place], writes: Mapping[int, _Write], 
             start, number = Var(aval), Literal(np.asarray(fill(aval), aval.dtype)[()], shaped((), aval.dtype))
             before.append(Eqn(prims.broadcast_in_dim_p, [number], [start], {"shape": aval.shape, "broadcast_dimensions": ()},
                               source))
-        eqns += _put(jaxpr.outvars[carry + j], write.place.order[1:], buffer, at(write.place), end, source)
+        eqns += _write_slice(jaxpr.outvars[carry + j], write.view.order[1:], buffer, at(write.view), end, source)
         starts.append(start)
         buffers.append(buffer)
         ends.append(end)
@@ -255,16 +270,16 @@ def _written(e: Eqn, reads: Mapping[int, _Place], writes: Mapping[int, _Write], 
         return [v for i, v in enumerate(values) if i not in taken]
 
     new = Jaxpr(jaxpr.constvars, [*jaxpr.invars[:held], *own.values(), *jaxpr.invars[held:n], *buffers,
-                                  *others(jaxpr.invars[n:], reads), turn], eqns,
+                                  *others(jaxpr.invars[n:], reads), iteration], eqns,
                 [*jaxpr.outvars[:carry], *ends, *others(jaxpr.outvars[carry:], writes)])
     params = {**p, "jaxpr": ClosedJaxpr(new, body.consts), "num_consts": held + len(own), "num_carry": carry + len(buffers)}
-    ins = [*e.invars[:held], *own, *e.invars[held:n], *starts, *others(e.invars[n:], reads), numbers]
+    ins = [*e.invars[:held], *own, *e.invars[held:n], *starts, *others(e.invars[n:], reads), indices]
     outs = [*e.outvars[:carry], *[w.end for w in writes.values()], *others(e.outvars[carry:], writes)]
     return [*before, e.replace(invars=ins, outvars=outs, params=params)]
 
 
-def _taken(array: Any, at: Mapping[int, Any], order: Sequence[int], to: Var, source: Any) -> list[Eqn]:
-    """Equations that make `to` what an array has at these indices, of its other dimensions in this order."""
+def _read_slice(array: Any, at: Mapping[int, Any], order: Sequence[int], to: Var, source: Any) -> list[Eqn]:
+    """Return equations that assign to `to` the array at these indices, with its other dimensions in this order."""
     rest, shape = _others(array, at), array.aval.shape
     thin = Var(shaped(tuple([1 if d in at else m for d, m in enumerate(shape)]), to.aval.dtype))
     turned = tuple(order) != rest
@@ -277,8 +292,8 @@ def _taken(array: Any, at: Mapping[int, Any], order: Sequence[int], to: Var, sou
     return eqns
 
 
-def _put(y: Any, order: Sequence[int], array: Any, at: Mapping[int, Any], end: Var, source: Any) -> list[Eqn]:
-    """Equations that put `y` into an array at these indices, its dimensions being the array's in this order."""
+def _write_slice(y: Any, order: Sequence[int], array: Any, at: Mapping[int, Any], end: Var, source: Any) -> list[Eqn]:
+    """Return equations that write `y` into an array at these indices; its dimensions are the array's in this order."""
     rest, shape = _others(array, at), array.aval.shape
     eqns = []
     if tuple(order) != rest:
@@ -290,8 +305,8 @@ def _put(y: Any, order: Sequence[int], array: Any, at: Mapping[int, Any], end: V
             Eqn(prims.dynamic_update_slice_p, [array, thin, *[at.get(d, _ZERO) for d in range(len(shape))]], [end], {}, source)]
 
 
-def _needed(eqns: list[Eqn], outvars: Sequence[Any]) -> list[Eqn]:
-    """The equations without transpositions and slices that nothing reads any more."""
+def _drop_unread_views(eqns: list[Eqn], outvars: Sequence[Any]) -> list[Eqn]:
+    """Drop transposes and slices that nothing reads any more."""
     read: set[Any] = {a for a in outvars if a.__class__ is not Literal}
     kept = []
     for e in reversed(eqns):

@@ -1,7 +1,7 @@
-"""`Context`: what a lowering row receives: the equation's types, and helpers that emit operations.
+"""`Context`: the first argument of lowering rules, with the types of the equation and helpers that emit operations.
 
-One object serves a whole function body. The loop in `run` sets `eqn` before it calls a row; everything a row asks for
-is computed when asked. Operations go to `ip`, the end of the block being filled.
+One object serves a whole function body. The loop in `run` sets `eqn` before it calls a rule; all other properties are
+computed on access. Operations are inserted at `ip`, the end of the current block.
 """
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _U32 = shaped((), np.dtype("uint32"))
 
 
 class Region:
-    """A region of an operation: types of its block's arguments, and `body(ctx, *values)` giving what it returns."""
+    """A region of an operation: the types of its block's arguments, and `body(ctx, *values)`, which returns the
+    terminator's operands."""
 
     __slots__ = ("avals", "body", "terminator")
 
@@ -36,27 +37,27 @@ class Region:
 
 
 class Context:
-    """Emits one function body: the first argument of every row, which only uses the methods; nobody but the core makes one.
+    """Emits one function body. It is the first argument of every lowering rule; rules only call its methods.
 
     Args:
-      module: the module that is being built.
-      axis_env: the mapped axes in force.
-      ip: where operations are inserted.
-      big: id of a constant that is passed as an argument -> its value here.
-      path: names of the calls around, for the compiler's metadata; None outside of named ones.
-      around: the number of the equation whose program this is; 0: of none.
+      module: the module builder.
+      axis_env: the mapped axes in scope.
+      ip: the insertion point.
+      hoisted_constants: id of a constant that is passed as an argument -> its value in this function.
+      path: names of the enclosing calls, for the compiler's metadata; None outside of named calls.
+      parent_number: the number of the equation whose program this is; 0 if there is none.
 
     Attributes:
       eqn: the equation being lowered.
       platform: `cpu`, `cuda`, `rocm` or `tpu`.
-      axis_env: the mapped axes in force: `names`, `sizes`, `axis_size(name)`, `groups(names)`.
+      axis_env: the mapped axes in scope: `names`, `sizes`, `axis_size(name)`, `groups(names)`.
 
     >>> from lamina_ir import parse, prims
     >>> from lamina_lowering import lower, lowering_rules
     >>> program = parse("{ lambda ; a:f32[3]. let b:f32[3] = tanh a in (b,) }")
-    >>> def row(ctx, x, /):
+    >>> def rule(ctx, x, /):
     ...     return ctx.op("stablehlo.add", (x, ctx.const(1.0, ctx.aval_in)), ctx.aval_out)
-    >>> with lowering_rules.override(prims.tanh_p, row):
+    >>> with lowering_rules.override(prims.tanh_p, rule):
     ...     "stablehlo.add" in lower(program).as_text()
     True
     """
@@ -77,22 +78,24 @@ class Context:
         self.loc = session.loc
         self.types = session.types
         self.create = session.ir.Operation.create
-        self.big = big  # id of a constant that is passed as an argument -> its value here
-        self.path = path  # names of the calls around, for the compiler's metadata; None outside of named ones
-        self.around = around  # number of the equation whose program this is, see source_map.py
-        self.number = around  # and of the present one
+        self.big = big
+        self.path = path
+        self.around = around
+        self.number = around  # the number of the current equation, see source_map.py
         self._constants: dict[Any, Value] = {}
 
     # --- the equation ---------------------------------------------------------------------------------------------
     @property
     def local(self) -> bool:
-        """Whether each device has what stands here to itself: in a module of one partition, and inside of maps that take all
-        axes of the mesh, nothing is left to the compiler to divide."""
+        """Whether no array is partitioned here: the module has one partition, or the enclosing maps use all mesh axes.
+
+        Then the compiler has nothing left to split.
+        """
         return self.module.partitions == 1 or getattr(self.axis_env, "free", None) == ()
 
     @property
     def avals_in(self) -> list[ShapedArray]:
-        """Types of the operands as the row gets them (see `run` on elementwise rows)."""
+        """Types of the operands as the rule gets them (see `run` on elementwise rules)."""
         eqn = self.eqn
         avals = [v.aval for v in eqn.invars]
         if eqn.primitive.elementwise:
@@ -114,7 +117,7 @@ class Context:
 
     # --- emitting -------------------------------------------------------------------------------------------------
     def type(self, aval: ShapedArray) -> Any:
-        """The tensor type of an aval."""
+        """Return the tensor type of an aval."""
         return self.types[aval]
 
     def op(self, name: str, operands: Sequence[Value], *results: Any, regions: Sequence[Region] = (),
@@ -126,7 +129,7 @@ class Context:
           operands: values.
           results: result types: avals or `ir.Type`s.
           regions: made by `ctx.region` or `ctx.reducer_region`.
-          attributes: attributes whose names are no identifiers.
+          attributes: attributes whose names are not identifiers.
           attrs: attributes: `ir.Attribute`, bool, int (i64), str, or a sequence of ints or bools (dense array).
         Returns:
           The result value; a tuple of values when there are several or no results.
@@ -152,7 +155,8 @@ class Context:
         loc = self.loc
         types = [self.types[a] if isinstance(a, ShapedArray) else a for a in spec.avals]
         block = region.blocks.append(*types, arg_locs=[loc] * len(types))
-        # Constants of a block are not visible to those beside it, nor may those around be relied on: each block makes its own.
+        # Each block emits its own constants: those of sibling blocks are not visible in it, and those of enclosing
+        # blocks are not always usable.
         saved = self.eqn, self.ip, self._constants
         self.ip, self._constants = self.session.ir.InsertionPoint(block), {}
         self.module.size.enter(self.eqn)
@@ -165,22 +169,26 @@ class Context:
             self.eqn, self.ip, self._constants = saved
 
     def region(self, avals: Sequence[ShapedArray], body: Body, terminator: str = "stablehlo.return") -> Region:
-        """A region for `op(..., regions=[...])`: `body(ctx, *block_arguments)` gives the value(s) it returns."""
+        """Return a region for `op(..., regions=[...])`: `body(ctx, *block_arguments)` returns the value(s) of its
+        terminator."""
         return Region(avals, body, terminator)
 
     def reducer_region(self, name: str, aval: ShapedArray) -> Region:
-        """The region `(a, b) -> name(a, b)` on scalars of `aval`'s dtype, as reductions and collectives take it."""
+        """Return the region `(a, b) -> name(a, b)` on scalars of `aval`'s dtype, for reductions and collectives."""
         scalar = shaped((), aval.dtype)
         return Region((scalar, scalar), lambda ctx, a, b: ctx.op(name, (a, b), scalar))
 
     def program_region(self, closed: ClosedJaxpr) -> Region:
-        """The region that computes a program."""
+        """Return the region that computes a program."""
         return Region(closed.in_avals, lambda ctx, *args: ctx.body(closed, args))
 
     def pad(self, x: Value, value: Value, aval: ShapedArray, low: Sequence[int], high: Sequence[int],
             interior: Sequence[int]) -> Value:
-        """`stablehlo.pad` of a value of this type. Padding below zero is cut off afterwards where the compiler splits the
-        program: its partitioner ends the process over one ("first_valid_element_offset")."""
+        """Emit `stablehlo.pad` of a value of this type.
+
+        If the compiler partitions the program, negative padding is emitted as a slice after the pad: XLA's partitioner
+        aborts the process on negative padding ("first_valid_element_offset").
+        """
         if self.module.partitions == 1 or min((*low, *high), default=0) >= 0:
             lows, highs = low, high
         else:
@@ -192,15 +200,16 @@ class Context:
         if lows is low:
             return made
         first = [max(-n, 0) for n in low]
-        last = [n - max(-k, 0) for n, k in zip(padded.shape, high)]  # where the cut ends: less what should not be there
+        last = [n - max(-k, 0) for n, k in zip(padded.shape, high)]  # end of the slice: without the negative padding
         cut = shaped(tuple([b - a for a, b in zip(first, last)]), aval.dtype)
         return self.op("stablehlo.slice", (made,), cut, start_indices=self.i64s(first), limit_indices=self.i64s(last),
                        strides=self.i64s([1] * len(first)))
 
     # --- constants ------------------------------------------------------------------------------------------------
     def const(self, value: Any, aval: ShapedArray) -> Value:
-        """A constant of type `aval`; a scalar value fills the shape. Scalars are emitted once per block."""
-        if value.__class__ in _PLAIN and value:  # zero has a sign, arrays are not hashable: those go by their bytes
+        """Return a constant of type `aval`; a scalar value fills the shape. Scalars are emitted once per block."""
+        # 0.0 equals -0.0 and arrays are not hashable, so these use their bytes as the key
+        if value.__class__ in _PLAIN and value:
             key: Any = (value, aval.dtype, aval.shape)
             made = self._constants.get(key)
             if made is None:
@@ -227,43 +236,45 @@ class Context:
                            self.ip).result
 
     def iota(self, aval: ShapedArray, dimension: int) -> Value:
-        """Positions along one axis."""
+        """Emit the positions along one axis."""
         return self.op("stablehlo.iota", (), aval, iota_dimension=dimension)
 
     # --- attributes -----------------------------------------------------------------------------------------------
     def i64s(self, values: Sequence[int]) -> Any:
-        """`array<i64: ...>`."""
+        """Return `array<i64: ...>`."""
         return self.session.attr(tuple(int(v) for v in values))
 
     def bools(self, values: Sequence[bool]) -> Any:
-        """`array<i1: ...>`."""
+        """Return `array<i1: ...>`."""
         values = tuple(bool(v) for v in values)
         return self.session.attr(values) if values else self.session.parsed["array<i1>"]
 
     def i32(self, value: int) -> Any:
-        """`value : i32`; a plain int given to `op` becomes an i64."""
+        """Return `value : i32`; a plain int passed to `op` becomes an i64."""
         return self.session.i32(value)
 
     def matrix(self, rows: Any) -> Any:
-        """`dense<[[...]]> : tensor<NxMxi64>`, as replica groups are given."""
+        """Return `dense<[[...]]> : tensor<NxMxi64>`, the form of replica groups."""
         return self.session.matrix(np.asarray(rows))
 
     def attr(self, text: str) -> Any:
-        """An attribute from its text, parsed once: `ctx.attr("#stablehlo<precision HIGHEST>")`."""
+        """Parse an attribute from its text, with a cache: `ctx.attr("#stablehlo<precision HIGHEST>")`."""
         return self.session.parsed[text]
 
     def enum(self, kind: str, name: str) -> Any:
-        """`#stablehlo<kind NAME>`: comparison_direction, comparison_type, precision, rng_algorithm, fft_type, ..."""
+        """Return `#stablehlo<kind NAME>`: comparison_direction, comparison_type, precision, rng_algorithm, fft_type,
+        ..."""
         return self.session.parsed[f"#stablehlo<{kind} {name}>"]
 
     def precision(self, *names: str) -> Any:
-        """A precision config: one of DEFAULT, HIGH, HIGHEST per operand."""
+        """Return a precision config: one of DEFAULT, HIGH, HIGHEST per operand."""
         return self.session.parsed["[" + ", ".join(f"#stablehlo<precision {n}>" for n in names) + "]"]
 
     # --- small compositions ---------------------------------------------------------------------------------------
     def broadcast(self, v: Value, aval_in: ShapedArray, aval_out: ShapedArray,
                   dims: Sequence[int] | None = None) -> Value:
-        """`v` with the shape of `aval_out`; operand axis k becomes result axis `dims[k]` (default: the last ones)."""
+        """Broadcast `v` to the shape of `aval_out`; operand axis k becomes result axis `dims[k]` (default: the last
+        axes)."""
         if aval_in.shape == aval_out.shape:
             return v
         if not dims:
@@ -274,7 +285,8 @@ class Context:
                            {"broadcast_dimensions": self.i64s(dims)}, None, 0, self.loc, self.ip).result
 
     def convert(self, v: Value, aval_in: ShapedArray, aval_out: ShapedArray) -> Value:
-        """`v` with the dtype of `aval_out`: nonzero is True, the real part of a complex number, truncation to ints."""
+        """Convert `v` to the dtype of `aval_out`: nonzero is True, complex numbers lose their imaginary part, ints are
+        truncated."""
         a, b = aval_in.dtype, aval_out.dtype
         if a == b:
             return v
@@ -292,7 +304,8 @@ class Context:
         return self.create("stablehlo.reshape", [self.types[aval_out]], [v], None, None, 0, self.loc, self.ip).result
 
     def compare(self, x: Value, y: Value, direction: str, aval_in: ShapedArray, *, total: Any = False) -> Value:
-        """`x <direction> y` (EQ NE LT LE GT GE) for operands of type `aval_in`; `total` orders floats by TOTALORDER."""
+        """Emit `x <direction> y` (EQ NE LT LE GT GE) for operands of type `aval_in`; `total` orders floats by
+        TOTALORDER."""
         d = aval_in.dtype
         if dtypes.is_inexact(d):
             kind = "TOTALORDER" if total and dtypes.is_float(d) else "FLOAT"
@@ -309,38 +322,39 @@ class Context:
 
     # --- axes -----------------------------------------------------------------------------------------------------
     def collective_attrs(self, name: str, rows: Sequence[Sequence[int]]) -> dict[str, Any]:
-        """What says who takes part in a collective: attributes for `op`.
+        """Return the attributes of `op` that specify the participants of a collective.
 
         Args:
           name: the operation, as `stablehlo.all_reduce`.
-          rows: the groups, as `axis_env.groups` gives them; of a `collective_permute` the (source, destination) pairs.
+          rows: the groups, from `axis_env.groups`; for a `collective_permute` the (source, destination) pairs.
         """
         pairs = name == "stablehlo.collective_permute"
         spare = self.axis_env.spare
-        if spare and not pairs:  # every device is in one of the groups
+        if spare and not pairs:  # every device must be in a group
             rows = [*rows, spare]
-        width = max(map(len, rows), default=0)  # groups may differ in size; what a row lacks is -1
+        width = max(map(len, rows), default=0)  # groups may differ in size; shorter ones are filled with -1
         matrix = self.matrix([[*row, *[-1] * (width - len(row))] for row in rows])
         attrs = {"source_target_pairs" if pairs else "replica_groups": matrix}
-        if self.module.mesh is not None:  # in a region devices meet across partitions
+        if self.module.mesh is not None:  # within a manual region the participants are partitions
             attrs["channel_handle"] = self.attr(f"#stablehlo.channel_handle<handle = {self.module.channel()}, type = 1>")
             if name in _GLOBAL_IDS:
                 attrs["use_global_device_ids"] = self.session.unit
         return attrs
 
     def participant(self) -> Value:
-        """This participant's number, as in the groups: uint32[]."""
+        """Return the number of this participant, as used in groups: uint32[]."""
         return self.op("stablehlo.replica_id" if self.module.mesh is None else "stablehlo.partition_id", (), _U32)
 
     def of_participant(self, table: Sequence[int]) -> Value:
-        """This participant's entry of a table with one for each: int32[]."""
+        """Return this participant's entry of a table with one entry per participant: int32[]."""
         env = self.axis_env
-        if env.names and getattr(env, "free", ()):  # XLA knows no number of a partition where it may split what is around
+        # partition_id is not supported where XLA may still partition the enclosing program
+        if env.names and getattr(env, "free", ()):
             return self.module.mesh.apart(self, env, lambda ctx: [ctx.of_this(table)], (), (), (_I32,))[0]
         return self.of_this(table)
 
     def of_this(self, table: Sequence[int]) -> Value:
-        """`of_participant` where XLA splits nothing, as in a region over all axes of a mesh."""
+        """Return `participant_entry` in a context where XLA partitions nothing, as in a region over all mesh axes."""
         index = self.participant()
         if list(table) == list(range(len(table))):
             return self.convert(index, _U32, _I32)
@@ -350,7 +364,7 @@ class Context:
         return self.reshape(own, _I32)
 
     def axis_index(self, name: Hashable) -> Value:
-        """Where this participant stands on a mapped axis: int32[]."""
+        """Return the index of this participant along a mapped axis: int32[]."""
         env = self.axis_env
         size = env.axis_size((name,))
         if size == 1:
@@ -367,12 +381,13 @@ class Context:
     # --- programs -------------------------------------------------------------------------------------------------
     def subcall(self, closed: ClosedJaxpr, operands: Sequence[Value], name: str = "call",
                 axis_env: AxisEnv | None = None) -> list[Value]:
-        """Call a nested program, emitted once per module and axis environment as a private function."""
+        """Call a nested program, which is emitted once per module and axis environment as a private function."""
         return self.module.call(self, closed, operands, name, axis_env or self.axis_env)
 
     def inline(self, closed: ClosedJaxpr, operands: Sequence[Value], axis_env: AxisEnv | None = None,
                name: str = "") -> list[Value]:
-        """Emit a nested program's equations here; in the compiler's metadata under `name` and this equation's scope."""
+        """Emit a nested program's equations here; the compiler's metadata prefixes them with `name` and this equation's
+        scope."""
         saved = self.eqn, self.axis_env, self.path, self.loc, self.around, self.number
         if axis_env is not None:
             self.axis_env = axis_env
@@ -384,43 +399,43 @@ class Context:
             self.eqn, self.axis_env, self.path, self.loc, self.around, self.number = saved
 
     def body(self, closed: ClosedJaxpr, operands: Sequence[Value], name: str = "", times: int = 1) -> list[Value]:
-        """Compute a nested program here: a call of its function where it stands in several places, else its equations.
+        """Compute a nested program: call its function if it is used at several places, else emit its equations here.
 
         Args:
           closed: the program.
           operands: its arguments.
-          name: of the function, and in the compiler's metadata.
-          times: how often the row at work emits it.
+          name: the name of the function, also in the compiler's metadata.
+          times: how often the current rule emits the program.
         """
         if self.module.shared(closed, times):
             return self.subcall(closed, operands, name or "body")
         return self.inline(closed, operands, name=name)
 
     def named(self, name: str) -> str:
-        """`name` after the names of the calls and scopes that the present equation stands in."""
+        """Return `name` prefixed by the names of the enclosing calls and scopes of the current equation."""
         return scoped_name(self.path, self.eqn.source if self.eqn is not None else None, name)
 
     def run(self, closed: ClosedJaxpr, args: Sequence[Value]) -> list[Value]:
-        """Emit every live equation of a program and give its results.
+        """Emit every live equation of a program and return its results.
 
-        Rows of elementwise ops always get operands of the result's shape: rank-0 operands have been broadcast, and
-        literals written in that shape.
+        Rules of elementwise primitives always get operands of the result's shape: rank-0 operands are broadcast before,
+        and literals are emitted in that shape.
         """
         jaxpr: Jaxpr = closed.jaxpr
         if len(args) != len(jaxpr.invars):
-            raise ShapeError(f"lower: a program of {len(jaxpr.invars)} arguments was given {len(args)}")
-        # env: variable -> value of the module. This loop runs once for each equation of every program: names are looked up
-        # ahead.
+            raise ShapeError(f"lower: a program of {len(jaxpr.invars)} arguments got {len(args)}")
+        # env: variable -> value of the module. This loop runs once per equation of every program, so attributes are
+        # bound to locals before it.
         env: dict[Any, Value] = dict(zip(jaxpr.invars, args, strict=True))
         big = self.big
         eqns, needed = self.module.live(jaxpr, self.local)
         self.module.size.equations += len(eqns)
         for var, value in zip(jaxpr.constvars, closed.consts, strict=True):
             if var in needed:
-                made = big.get(id(value))  # a large one: an argument of the function
+                made = big.get(id(value))  # hoisted: an argument of the function
                 env[var] = self.const(value, var.aval) if made is None else made
         rules, const, broadcast = self.rules, self.const, self.broadcast
-        # An operation is located by its equation's number, which is the same wherever the line stands.
+        # The location of an operation is its equation's number, which does not depend on source lines.
         number = self.module.numbered(eqns, self.path, self.around)
         plain, located = not self.path, self.session.located
         eqn = None
@@ -456,7 +471,7 @@ class Context:
                 else:
                     env[eqn.outvars[0]] = made
         except Exception as e:
-            if eqn is not None and not getattr(e, "__notes__", None):  # the innermost equation tells, those around do not
+            if eqn is not None and not getattr(e, "__notes__", None):  # only the innermost equation adds a note
                 types = ", ".join(v.aval.long() for v in eqn.invars)
                 e.add_note(f"while lowering {eqn.primitive.name}({types})" + (f" of {eqn.source}" if eqn.source else ""))
             raise

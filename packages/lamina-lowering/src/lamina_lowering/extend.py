@@ -1,12 +1,12 @@
-'''The door for people who write lowering rows, and for nobody else.
+'''Extension API for lowering rules.
 
-`lowering_rules` is the table of rows, `platform_rules(name)` that of one platform's. A row is
-`rule(ctx, /, *operands, **params)`: operands and results are `ir.Value`s, `params` those of the equation, and the result is
-one value, or a sequence of values for ops with several results. `ctx` is a `Context`:
+`lowering_rules` is the table of common rules, `platform_rules(name)` that of one platform. A rule is
+`rule(ctx, /, *operands, **params)`: operands and results are `ir.Value`s, and `params` are those of the equation. The
+result is one value, or a sequence of values for primitives with several results. `ctx` is a `Context`:
 
 * types: `ctx.avals_in`, `ctx.aval_in` (the first), `ctx.avals_out`, `ctx.aval_out`; `ctx.platform`; `ctx.eqn`
 * operations: `ctx.op("stablehlo.add", (x, y), ctx.aval_out, some_attribute=...)`; attributes may be Python bools, ints
-  (i64), strings, sequences of ints or bools (dense arrays), or ready ones: `ctx.i64s(seq)`, `ctx.bools(seq)`,
+  (i64), strings, sequences of ints or bools (dense arrays), or MLIR attributes: `ctx.i64s(seq)`, `ctx.bools(seq)`,
   `ctx.i32(n)`, `ctx.matrix(rows)` (`dense<...> : tensor<NxMxi64>`), `ctx.enum("comparison_direction", "EQ")`,
   `ctx.precision("HIGHEST", "DEFAULT")`, `ctx.attr("any attribute text")`
 * regions: `ctx.op(..., regions=[ctx.region(block_avals, body)])` with `body(ctx, *values) -> value or sequence`;
@@ -15,15 +15,15 @@ one value, or a sequence of values for ops with several results. `ctx` is a `Con
 * small compositions: `ctx.broadcast(v, aval_in, aval_out, dims)`, `ctx.convert(v, aval_in, aval_out)`,
   `ctx.reshape(v, aval_out)`, `ctx.compare(x, y, "LT", aval_in)`, `ctx.select(p, t, f, aval)`
 * nested programs: `ctx.subcall(closed, operands, name)` (a function, emitted once), `ctx.inline(closed, operands)`;
-  both give a list of values
+  both return a list of values
 * mapped axes: `ctx.axis_env` (their names, sizes and groups), `ctx.collective_attrs(name, groups)`, `ctx.axis_index(name)`
 
-Rows of ops marked `elementwise` always get operands of the result's shape: the core broadcasts rank-0 operands first,
-and `ctx.avals_in` shows the broadcast types. So most of them are one line:
+Rules of primitives marked `elementwise` always get operands of the result's shape: rank-0 operands are broadcast first,
+and `ctx.avals_in` has the broadcast types. So most of these rules are one line:
 
     lowering_rules.define(prims.sin_p, direct("stablehlo.sine"))
 
-`platform_rules("cuda").define(prims.x_p, rule)` adds a row for one platform.
+`platform_rules("cuda").define(prims.x_p, rule)` adds a rule for one platform.
 '''
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ __all__ = ["Context", "direct", "ffi_lowering", "identity", "lowering_rules", "p
 
 
 def direct(name: str, **attrs: Any) -> Callable[..., Any]:
-    """A row that is one operation on the operands, with the result's type; the equation's params are not read.
+    """Make a rule that emits one operation on the operands, with the result's type. It ignores the equation's params.
 
     Args:
       name: operation, as `stablehlo.sine`.
       **attrs: attributes as `ctx.op` takes them; text that starts with `#` is parsed as an attribute.
     Returns:
-      A row of `lowering_rules`.
+      A rule for `lowering_rules`.
 
     >>> from lamina_ir import parse, prims
     >>> from lamina_lowering import lower
@@ -66,13 +66,13 @@ def direct(name: str, **attrs: Any) -> Callable[..., Any]:
 
 
 def identity(ctx: Context, x: Any, /, *rest: Any, **params: Any) -> Any:
-    """A row for ops that give their first operand.
+    """Return the first operand: a rule for primitives that do nothing at run time.
 
     Args:
       ctx: the context.
       x: the operand.
-      *rest: the others.
-      **params: those of the equation.
+      *rest: the other operands.
+      **params: the equation's params.
     Returns:
       `x`.
 
@@ -87,19 +87,19 @@ def identity(ctx: Context, x: Any, /, *rest: Any, **params: Any) -> Any:
 
 
 def through(dtype: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A row computed in another dtype: operands are converted to it, the result back.
+    """Make a rule that computes in another dtype: operands are converted to it, and the result is converted back.
 
     Args:
-      dtype: a dtype in which the operation is supported, as float32 for ops CPUs lack in bfloat16.
-      rule: `rule(ctx, *values, aval=...)` emitting on values of type `aval` (the result's shape in `dtype`).
+      dtype: a dtype in which the operation is supported, as float32 for operations that CPUs lack in bfloat16.
+      rule: `rule(ctx, *values, aval=...)`, which emits on values of type `aval` (the result's shape in `dtype`).
     Returns:
-      A row of `lowering_rules`.
+      A rule for `lowering_rules`.
 
     >>> from lamina_ir import parse, prims
     >>> from lamina_lowering import lower
     >>> program = parse("{ lambda ; a:f32[3]. let b:f32[3] = tanh a in (b,) }")
-    >>> row = through("float64", lambda ctx, x, *, aval: ctx.op("stablehlo.sine", (x,), aval))
-    >>> with lowering_rules.override(prims.tanh_p, row):
+    >>> rule = through("float64", lambda ctx, x, *, aval: ctx.op("stablehlo.sine", (x,), aval))
+    >>> with lowering_rules.override(prims.tanh_p, rule):
     ...     "tensor<3xf64>" in lower(program).as_text()
     True
     """
@@ -115,22 +115,21 @@ def through(dtype: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
 def ffi_lowering(call_target_name: str, *, operand_layouts: Sequence[Sequence[int]] | None = None,
                  result_layouts: Sequence[Sequence[int]] | None = None, backend_config: Mapping[str, Any] | None = None,
                  has_side_effect: bool = False, operand_output_aliases: Mapping[int, int] | None = None) -> Callable[..., Any]:
-    """A row that calls a compiled function of another library (XLA's FFI, version 4 of the API of custom calls).
+    """Make a rule that calls a compiled function of another library (XLA's FFI, version 4 of the custom call API).
 
-    Its operands and results are those of the equation; the equation's params are its attributes.
+    Its operands and results are those of the equation; the equation's params become its attributes.
 
     Args:
-      call_target_name: the name under which it is registered with the compiler.
-      operand_layouts, result_layouts: for each array its axes, that whose elements are neighbours first; None: row by
-        row.
-      backend_config: more attributes: bools, ints (i64), floats (f64), NumPy scalars of their type, texts,
-        one-dimensional NumPy arrays, or attributes of MLIR.
-      has_side_effect: whether it is called even if nobody reads its results.
+      call_target_name: the name under which the function is registered with the compiler.
+      operand_layouts, result_layouts: for each array its axes, the contiguous one first; None for row-major.
+      backend_config: more attributes: bools, ints (i64), floats (f64), NumPy scalars of their type, strings,
+        one-dimensional NumPy arrays, or MLIR attributes.
+      has_side_effect: whether the call stays if its results are not used.
       operand_output_aliases: operand -> result that may share its memory.
     Returns:
-      A row of `lowering_rules`, or of one platform's.
+      A rule for `lowering_rules`, or for a platform's table.
     Raises:
-      TypeError: when the row is used: an attribute is of another kind.
+      TypeError: an attribute is of another kind. Raised when the rule is used.
 
     >>> from lamina_ir import parse, prims
     >>> from lamina_lowering import lower
@@ -144,14 +143,14 @@ def ffi_lowering(call_target_name: str, *, operand_layouts: Sequence[Sequence[in
                         f"{call_target_name!r:.60}")
 
     def rule(ctx: Context, /, *xs: Any, **params: Any) -> Any:
-        words = {k: _attribute(call_target_name, k, v) for k, v in {**(backend_config or {}), **params}.items()}
+        attributes = {k: _attribute(call_target_name, k, v) for k, v in {**(backend_config or {}), **params}.items()}
         outs = [v.aval for v in ctx.eqn.outvars]
         aliases = ", ".join([f"#stablehlo.output_operand_alias<output_tuple_indices = [{o if len(outs) > 1 else ''}], "
                              f"operand_index = {i}, operand_tuple_indices = []>" for i, o in (operand_output_aliases
                                                                                               or {}).items()])
         return ctx.op("stablehlo.custom_call", xs, *outs, call_target_name=call_target_name, api_version=ctx.i32(4),
                       has_side_effect=has_side_effect,
-                      backend_config=ctx.attr("{" + ", ".join([f"{k} = {v}" for k, v in words.items()]) + "}"),
+                      backend_config=ctx.attr("{" + ", ".join([f"{k} = {v}" for k, v in attributes.items()]) + "}"),
                       operand_layouts=_layouts(ctx, ctx.avals_in, operand_layouts),
                       result_layouts=_layouts(ctx, outs, result_layouts), output_operand_aliases=ctx.attr(f"[{aliases}]"))
     return rule
@@ -167,7 +166,7 @@ def _layouts(ctx: Context, avals: Sequence[Any], given: Sequence[Sequence[int]] 
 
 
 def _attribute(target: str, name: str, value: Any) -> str:
-    """The text of an attribute."""
+    """Return the MLIR text of an attribute."""
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -182,22 +181,22 @@ def _attribute(target: str, name: str, value: Any) -> str:
         d = np.asarray(value).dtype
         kind = {"i": "i", "u": "ui", "f": "f"}.get(d.kind)
         if kind is not None and dtypes.short_name(d)[0] in "iuf":
-            word = f"{kind}{d.itemsize * 8}"
-            flat = [_real(x, word) if d.kind == "f" else str(int(x)) for x in np.atleast_1d(value)]
+            mlir_type = f"{kind}{d.itemsize * 8}"
+            flat = [_real(x, mlir_type) if d.kind == "f" else str(int(x)) for x in np.atleast_1d(value)]
             if isinstance(value, np.generic):
-                return f"{flat[0]} : {word}"
+                return f"{flat[0]} : {mlir_type}"
             if d.kind != "u":
-                return f"array<{word}: {', '.join(flat)}>" if flat else f"array<{word}>"
-    if hasattr(value, "context"):  # an attribute of MLIR
+                return f"array<{mlir_type}: {', '.join(flat)}>" if flat else f"array<{mlir_type}>"
+    if hasattr(value, "context"):  # an MLIR attribute
         return str(value)
-    raise TypeError(f"ffi_lowering: the attribute {name!r} of `{target}` must be a bool, an int, a float, a text, a NumPy "
+    raise TypeError(f"ffi_lowering: the attribute {name!r} of `{target}` must be a bool, an int, a float, a str, a NumPy "
                     "scalar or "
                     f"a one-dimensional NumPy array of ints or floats; got {type(value).__name__}: {value!r:.60}")
 
 
-def _real(x: Any, word: str) -> str:
-    """A float as MLIR reads it; what has no digits by its bits."""
+def _real(x: Any, mlir_type: str) -> str:
+    """Return the text of a float for MLIR; values without a decimal form are written as their bits."""
     if np.isfinite(x):
         return f"{float(x):.17e}"
-    bits = {"f16": np.uint16, "f32": np.uint32, "f64": np.uint64}[word]
-    return f"0x{int(np.asarray(x, word.replace('f', 'float')).view(bits)):0{int(word[1:]) // 4}X}"
+    bits = {"f16": np.uint16, "f32": np.uint32, "f64": np.uint64}[mlir_type]
+    return f"0x{int(np.asarray(x, mlir_type.replace('f', 'float')).view(bits)):0{int(mlir_type[1:]) // 4}X}"

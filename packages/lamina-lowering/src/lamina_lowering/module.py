@@ -1,9 +1,9 @@
-"""`lower`: a program becomes one StableHLO module with an entry function `main`.
+"""`lower`: convert a program to a StableHLO module with the entry function `main`.
 
-Equal programs give equal bytecode: nothing in a module depends on identities, addresses, source lines or the order in
-which things were lowered before; names of calls and scopes and numbers of equations (see `source_map.py`) are part of it,
-as the compiler's metadata. Dead equations and unused arguments are left out; constants of more than a few elements become
-leading arguments, so programs that differ in such data share one executable.
+Equal programs give equal bytecode. A module does not depend on object identities, addresses, source lines or the order
+of earlier lowerings. It does contain the names of calls and scopes and the numbers of equations (see `source_map`), as
+the compiler's metadata. Dead equations and unused arguments are dropped. Constants of more than a few elements become
+leading arguments, so programs that differ only in such data share one executable.
 """
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ class Lowered:
     """A lowered program.
 
     Attributes:
-      format: `stablehlo`, what a compiler has to accept (`lamina_ir.seams.Lowered`).
+      format: `stablehlo`, the format that a compiler must accept (see the Protocol `Lowered` of `lamina_ir`).
       module: the `ir.Module`.
       name: the module's name.
-      platform: what it was lowered for.
+      platform: the target platform.
       kept_args: one bool per argument of the program: whether `main` takes it.
       const_args: constants that `main` takes before the kept arguments.
-      in_avals: types of everything `main` takes, constants first.
+      in_avals: types of the arguments of `main`, constants first.
       out_avals: types of its results.
       donation: `(position in main's arguments, result it is written into or None)` of each donated argument.
-      placement: what it must be compiled for.
-      shardy: whether the compiler has to split it by Shardy's rules, as it does where maps stand inside.
+      placement: the placement for which it must be compiled.
+      shardy: whether the compiler must use the Shardy partitioner, as for nested maps.
       needs: names of kernel libraries that must be registered before it is compiled and run: `lapack`.
-      host_functions: the Python functions the module calls, by number; the compiler must be given them.
-      lines: what `source_map` reads; None for a single op, which has no more than its call's line.
-      size: what the module grows to inside of the compiler, a `Size`.
+      host_functions: the Python functions that the module calls, by number; they must be passed to the compiler.
+      lines: data of `source_map`; None for a single primitive, whose only line is that of its call.
+      size: the size of the module after the compiler has inlined all calls, a `Size`.
     """
 
     __slots__ = ("module", "name", "platform", "kept_args", "const_args", "in_avals", "out_avals", "donation",
@@ -74,18 +74,18 @@ class Lowered:
         self._bytecode: bytes | None = None
 
     def bytecode(self) -> bytes:
-        """The module as MLIR bytecode: what the compiler is given, and the program's part of cache keys."""
+        """Return the module as MLIR bytecode: the input of the compiler, and the program's part of cache keys."""
         if self._bytecode is None:
             self._bytecode = _jaxlib.write_bytecode(self.module)
         return self._bytecode
 
     def given_to(self, compile: Callable[[Any], _T]) -> _T:
-        """`compile(module)` with a copy of the module that nobody else reads: compilers rewrite what they are given.
+        """Return `compile(module)` for a private copy of the module, because compilers modify their input.
 
         Args:
           compile: a function of an `ir.Module`, which must not keep it.
         Returns:
-          What it returned.
+          The result of `compile`.
 
         >>> from lamina_ir import parse
         >>> lower(parse("{ lambda ; a:f32[2]. let b:f32[2] = sin a in (b,) }")).given_to(lambda module: "sine" in str(module))
@@ -94,7 +94,7 @@ class Lowered:
         return read_apart(self.bytecode(), self.shardy, compile)
 
     def run(self, args: Sequence[Any]) -> list[Any]:
-        """The program's results on jaxlib's CPU client, compiled for this one call: for trying what was lowered.
+        """Compile the program for this one call and run it on jaxlib's CPU client, for inspection.
 
         Args:
           args: one array per argument of the program.
@@ -108,12 +108,16 @@ class Lowered:
         return run_lowered(self, *args)
 
     def source_map(self) -> dict[int, SourceLine]:
-        """The user's line of each equation of the module, by the number that stands in the module, in optimised HLO and
-        in profiles as line of the file `equation`; see `instruction_lines`."""
+        """Return the source line of each equation of the module, by its number.
+
+        In the module, in optimized HLO and in profiles the number appears as the line of the file `equation`; see
+        `instruction_lines`.
+        """
         return resolve(self.lines or ())
 
     def as_text(self, dialect: str = "stablehlo", debug_info: bool = False) -> str:
-        """The module as text: `dialect` is `stablehlo` or `hlo`; with `debug_info`, StableHLO shows names of scopes."""
+        """Return the module as text. `dialect` is `stablehlo` or `hlo`; with `debug_info`, StableHLO includes scope
+        names."""
         if dialect == "hlo":
             return hlo.as_hlo_text(self)
         if dialect != "stablehlo":
@@ -134,21 +138,21 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
     Args:
       closed_jaxpr: the program.
       name: name of the module.
-      platform: whose rows to use: `cpu`, `cuda`, `rocm` or `tpu`.
-      placement: how it lies on devices. By default each position of the axes in `axis_env` is a replica, and the maps
-        inside are split over as many partitions as they need.
+      platform: the target platform: `cpu`, `cuda`, `rocm` or `tpu`.
+      placement: the devices and shardings. By default each position of the axes in `axis_env` is a replica, and nested
+        maps are split over as many partitions as they need.
       axis_env: (name, size) of the mapped axes around the program, outermost first; each replica is one position.
-      partition_order: which partition runs on each device, the devices in the order of their ids; None: in that order.
-      inline_limit: constants of at most this many elements are written into the module, bigger ones become leading
+      partition_order: the partition of each device, in order of device ids; None if they are equal.
+      inline_limit: constants of at most this many elements are written into the module, larger ones become leading
         arguments; None writes all of them into it.
-      keep_unused: keep arguments nobody reads.
-      rules: the lowering rows, as `rows(platform)` gave them; None: those in force now.
-      number: name each operation by its equation, so that what the compiler makes of it can be found again. Without, HLO text
-        names instructions by their operations, as `cosine.3`.
+      keep_unused: keep unused arguments.
+      rules: the lowering rules, from `merged_rules(platform)`; None for the rules in force.
+      number: give each operation its equation's number as location, so that compiled instructions can be mapped to source
+        lines. Otherwise HLO text names instructions by their operations, as `cosine.3`.
     Raises:
-      MissingRuleError: an op has no lowering on this platform.
-      UnboundAxisError: a collective names an axis that is not in force.
-      ShapeError: the maps inside need more devices than the placement has.
+      MissingRuleError: a primitive has no lowering rule on this platform.
+      UnboundAxisError: a collective names an axis that is not in scope.
+      ShapeError: nested maps need more devices than the placement has.
 
     >>> import numpy as np
     >>> from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, prims, shaped
@@ -161,7 +165,7 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
     """
     closed_jaxpr = number_turns(physical(closed_jaxpr))
     if placement is None:
-        placement = _usual(closed_jaxpr, axis_env)
+        placement = _default_placement(closed_jaxpr, axis_env)
     closed_jaxpr, placement = of_rows(closed_jaxpr, placement)
     env, grid = AxisEnv(axis_env, placement.replicas), None
     if placement.members:
@@ -188,10 +192,10 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
         try:
             return build.main(closed_jaxpr, env, name, keep_unused)
         finally:
-            build.mesh = None  # they refer to each other
+            build.mesh = None  # break the reference cycle
 
 
-def _usual(closed: ClosedJaxpr, axis_env: Sequence[tuple[Hashable, int]]) -> Placement:
+def _default_placement(closed: ClosedJaxpr, axis_env: Sequence[tuple[Hashable, int]]) -> Placement:
     replicas, partitions = math.prod([n for _, n in axis_env]), devices_needed(closed)
     if partitions == 1:
         return Placement(tuple(range(replicas)), replicas)
@@ -210,12 +214,12 @@ def _identifier(name: str) -> str:
 
 
 class Size:
-    """What a module grows to once the compiler has copied each function into the places that call it.
+    """The size of a module after the compiler has copied each function to its call sites.
 
     Attributes:
-      equations: how many there are then.
-      nesting: how deep regions and calls stand in one another.
-      deepest: name of the op whose region stands deepest.
+      equations: the number of equations.
+      nesting: the nesting depth of regions and calls.
+      deepest: the primitive of the innermost region.
     """
 
     __slots__ = ("equations", "nesting", "deepest", "_level")
@@ -225,24 +229,24 @@ class Size:
         self.deepest = ""
 
     def enter(self, eqn: Eqn | None) -> None:
-        """A region of the equation's op begins; None: of no equation, around them all."""
+        """Begin a region of the equation's primitive; None for the region of a whole module."""
         self._level += 1
         if self._level > self.nesting:
             self.nesting, self.deepest = self._level, "" if eqn is None else eqn.primitive.name
 
     def leave(self) -> None:
-        """It ends."""
+        """End a region."""
         self._level -= 1
 
     def called(self, function: Size) -> None:
-        """A function is called here."""
+        """Add a call of a function."""
         self.equations += function.equations
         if self._level + 1 + function.nesting > self.nesting:
             self.nesting, self.deepest = self._level + 1 + function.nesting, function.deepest or "xla_call"
 
 
 class _Build:
-    """One module under construction: its functions so far, its names, and what was found out about its programs."""
+    """A module under construction: its functions and names, and cached analyses of its programs."""
 
     def __init__(self, s: session.Session, platform: str, inline_limit: int | None, rules: tables.Rows,
                  placement: Placement, grid: Grid | None) -> None:
@@ -270,13 +274,13 @@ class _Build:
         self._big: dict[ClosedJaxpr, dict[int, tuple[Any, ShapedArray]]] = {}
         self._uses: dict[ClosedJaxpr, int] = {}
         self.lines: list[Body] | None = []
-        self.careless: set[int] = set()  # `id` of each equation in `_live` that may lose NaNs
+        self.careless: set[int] = set()  # `id` of the reductions in `_live` that may drop NaNs
         self._numbers = 0
         self._main: ClosedJaxpr
         self._recomputed: dict[ClosedJaxpr, int] = {}
 
     def numbered(self, eqns: Sequence[Eqn], path: str | None, around: int) -> int:
-        """The number of the first of these equations, the others follow; 0 where they get none."""
+        """Number equations consecutively; return the number of the first one, 0 if numbering is off."""
         if self.lines is None:
             return 0
         first = self._numbers + 1
@@ -285,12 +289,15 @@ class _Build:
         return first
 
     def host_function(self, call: Any) -> int:
-        """The number under which the module can call a Python function."""
+        """Register a Python function and return the number by which the module calls it."""
         self.host_functions.append(call)
         return len(self.host_functions) - 1
 
     def live(self, jaxpr: Jaxpr, local: bool = False) -> tuple[list[Eqn], set[Any]]:
-        """Equations that results or effects depend on, and everything they and the results read; `local` as in `Context`."""
+        """Return the equations that results or effects depend on, and the values that they and the results read.
+
+        `local` is `Context.is_unpartitioned`.
+        """
         local = local or self.partitions == 1
         found = self._live.get((jaxpr, local))
         if found is None:
@@ -302,8 +309,8 @@ class _Build:
                     kept.append(eqn)
                     needed.update(eqn.invars)
             kept.reverse()
-            # For CPUs collectives that can meet together do, runs of calls become loops, and loops take slices where they lie;
-            # what the compiler divides over partitions is left as it is.
+            # CPU only: combine collectives, roll repeated calls into loops, and let loops slice in place. Programs
+            # that the compiler partitions are not rewritten this way.
             if self.platform == "cpu":
                 used = {eqn.primitive for eqn in kept}
                 if prims.psum_p in used:
@@ -318,10 +325,11 @@ class _Build:
         return found
 
     def recomputed(self) -> int:
-        """Bytes of all that the module's checkpoints compute again: the most that computing it again can save."""
-        return self._again(self._main)
+        """Return the bytes of the values that the module's checkpoints recompute: an upper bound on the memory they
+        save."""
+        return self._recomputed_bytes(self._main)
 
-    def _again(self, closed: ClosedJaxpr) -> int:
+    def _recomputed_bytes(self, closed: ClosedJaxpr) -> int:
         found = self._recomputed.get(closed)
         if found is None:
             found = 0
@@ -330,12 +338,13 @@ class _Build:
                     found += sum([v.aval.size * v.aval.dtype.itemsize
                                   for e in eqn.params["call_jaxpr"].jaxpr.eqns for v in e.outvars])
                 elif eqn.primitive.subprograms:
-                    found += sum(map(self._again, subprograms(eqn)))
+                    found += sum(map(self._recomputed_bytes, subprograms(eqn)))
             self._recomputed[closed] = found
         return found
 
     def big(self, closed: ClosedJaxpr) -> dict[int, tuple[Any, ShapedArray]]:
-        """Constants of a program and of those nested in it that are passed as arguments: id -> (value, type)."""
+        """Return the constants of a program, including nested ones, that are passed as arguments: id -> (value, type).
+        """
         found = self._big.get(closed)
         if found is None:
             eqns, needed = self.live(closed.jaxpr)
@@ -345,7 +354,8 @@ class _Build:
                 if v in needed and v.aval.size > limit}
             for eqn in eqns:
                 if eqn.primitive.subprograms:
-                    # Counted once per program that holds it, since this runs once for each: `shared` asks.
+                    # Uses are counted once per containing program, since this runs once for each; `needs_function`
+                    # reads the counts.
                     for sub in subprograms(eqn):
                         self._uses[sub] = self._uses.get(sub, 0) + 1
                         found.update(self.big(sub))
@@ -353,15 +363,14 @@ class _Build:
         return found
 
     def shared(self, closed: ClosedJaxpr, times: int = 1) -> bool:
-        """Whether a program gets a function of its own: it is emitted several times, and more than a few equations.
+        """Return whether a program becomes a function: it is emitted several times and has more than a few equations.
 
-        Places are counted once for each program that holds them, so that the work is linear in the number of different
-        programs however often they call one another. What stands in one place is written there: nested calls take the
-        compiler's stack.
+        Uses are counted once per containing program, so that the work is linear in the number of distinct programs. A
+        program with one use is emitted in place, because nested calls consume the compiler's stack.
         """
         if times * self._uses.get(closed, 1) == 1:
             return False
-        eqns = closed.jaxpr.eqns  # a call costs more than a few of these, unless they hold programs themselves
+        eqns = closed.jaxpr.eqns  # a call costs more than a few equations, unless these contain programs
         return len(eqns) > _FEW or any(e.primitive.subprograms for e in eqns)
 
     def _symbol(self, name: str) -> str:
@@ -374,7 +383,7 @@ class _Build:
 
     def _function(self, symbol: str, closed: ClosedJaxpr, env: AxisEnv, big: list[int], in_avals: list[ShapedArray],
                   kept: Sequence[bool] | None, attributes: dict[str, Any], around: int = 0,
-                  lie: Sequence[Tiles | None] = ()) -> None:
+                  shardings: Sequence[Tiles | None] = ()) -> None:
         s = self.session
         ir, loc = s.ir, s.loc
         ins = [s.types[a] for a in in_avals]
@@ -384,7 +393,8 @@ class _Build:
         func = ir.Operation.create("func.func", None, None, attributes, None, 1, loc, self.ip)
         block = func.regions[0].blocks.append(*ins, arg_locs=[loc] * len(ins))
         values = list(block.arguments)
-        path = None if kept is not None else ""  # the names around a call come with the call
+        # XLA prefixes the names of a function's operations by the name of its call
+        path = None if kept is not None else ""
         ctx = Context(self, env, ir.InsertionPoint(block), dict(zip(big, values)), path, around)
 
         def emit(ctx: Context, *values: Any) -> list[Any]:
@@ -396,13 +406,13 @@ class _Build:
             return ctx.run(closed, args)
 
         if self.mesh is not None and self.mesh.processes > 1 and kept is not None:
-            found = self.mesh.own_view(ctx, emit, values, [t or Tiles() for t in lie], in_avals, closed.out_avals)
+            found = self.mesh.own_view(ctx, emit, values, [t or Tiles() for t in shardings], in_avals, closed.out_avals)
         else:
             found = emit(ctx, *values)
         ir.Operation.create("func.return", None, found, None, None, 0, loc, ctx.ip)
 
     def call(self, ctx: Context, closed: ClosedJaxpr, operands: Sequence[Any], name: str, env: AxisEnv) -> list[Any]:
-        """Call a nested program from `ctx`, emitting its function the first time."""
+        """Call a nested program from `ctx`; the first call emits its function."""
         s = self.session
         key = closed, env.key()
         known = self._functions.get(key)
@@ -410,7 +420,7 @@ class _Build:
             symbol = self._symbol(name)
             big = self.big(closed)
             in_avals = [aval for _, aval in big.values()] + closed.in_avals
-            # What the function grows to is counted by itself, and added at each call, as the compiler copies it there.
+            # The size of the function is counted separately and added at each call, as the compiler copies it there.
             outer, self.size = self.size, Size()
             self._function(symbol, closed, env, list(big), in_avals, None, {"sym_visibility": s.attr("private")},
                            ctx.number)
@@ -428,20 +438,21 @@ class _Build:
         self._main = closed
         eqns, needed = self.live(jaxpr)
         if len(eqns) == 1 and not eqns[0].primitive.subprograms and not (eqns[0].source and eqns[0].source.scope):
-            self.lines = None  # an op by itself, eager or jitted: one module for all of them
-        # `main` takes the large constants, then the arguments that are read; types, shardings and donations go by that order.
+            self.lines = None  # a single primitive: all uses share one module, whatever their source line
+        # `main` takes the hoisted constants, then the used arguments; types, shardings and donations follow that
+        # order.
         kept = tuple(keep_unused or v in needed for v in jaxpr.invars)
         big = self.big(closed)
         in_avals = [aval for _, aval in big.values()] + [v.aval for v, k in zip(jaxpr.invars, kept, strict=True) if k]
         out_avals = closed.out_avals
-        # A partitioned module says of every argument how it lies: the compiler would split one that is not spoken of as it
-        # likes, and jaxlib 0.10.2 ends the process when it is then given whole.
+        # A partitioned module gives every argument a sharding. Otherwise the compiler would choose one, and jaxlib
+        # 0.10.2 aborts the process if the argument is then passed unsharded.
         split = self.partitions > 1
         given = placement.ins if split and placement.ins else (None,) * len(jaxpr.invars)
         ins = [Tiles() if t is None and split and (placement.ins or self.mesh) else t for t in (
             *[None] * len(big), *[t for t, k in zip(given, kept, strict=True) if k])]
         outs = placement.outs if split and placement.outs else (None,) * len(out_avals)
-        arg_attrs = [self._lies(t, a) for t, a in zip(ins, in_avals, strict=True)]
+        arg_attrs = [self._sharding_attrs(t, a) for t, a in zip(ins, in_avals, strict=True)]
         wanted = [i for i, d in enumerate([d for d, k in zip(placement.donated, kept, strict=True) if k], len(big))
                   if d] if placement.donated else []
         donation = _pair_donated(wanted, in_avals, out_avals, ins, outs)
@@ -451,8 +462,8 @@ class _Build:
         if any(arg_attrs):
             attributes["arg_attrs"] = self._dicts(arg_attrs)
         if any(t is not None for t in outs):
-            attributes["res_attrs"] = self._dicts([self._lies(t, a) for t, a in zip(outs, out_avals, strict=True)])
-        self._function("main", closed, env, list(big), in_avals, kept, attributes, lie=ins)
+            attributes["res_attrs"] = self._dicts([self._sharding_attrs(t, a) for t, a in zip(outs, out_avals, strict=True)])
+        self._function("main", closed, env, list(big), in_avals, kept, attributes, shardings=ins)
         module = self.module.operation.attributes
         module["sym_name"] = s.attr(_identifier(name))
         module["mhlo.num_replicas"] = s.i32(placement.replicas)
@@ -463,8 +474,8 @@ class _Build:
                        shardy=self.mesh is not None, host_functions=self.host_functions, needs=frozenset(self.needs),
                        lines=self.lines, size=self.size)
 
-    def _lies(self, tiles: Tiles | None, aval: ShapedArray) -> dict[str, Any]:
-        """The attributes that say how an argument or result lies."""
+    def _sharding_attrs(self, tiles: Tiles | None, aval: ShapedArray) -> dict[str, Any]:
+        """Return the attributes that give the sharding of an argument or result."""
         if tiles is None:
             return {}
         if self.mesh is not None:
@@ -472,13 +483,16 @@ class _Build:
         return {"mhlo.sharding": self.session.attr(tiles.text())}
 
     def fill(self, aval: ShapedArray) -> int:
-        """The number that an array is full of before a loop writes it, and nobody reads: of each type another one in each loop.
-        What several begin with XLA makes once and copies for each: memory for one more, and the time of a copy."""
+        """Return the initial value of an array that a loop overwrites, a different one for each loop.
+
+        If several loops begin with the same constant, XLA creates it once and copies it for each loop, which costs one
+        more buffer and the time of the copy.
+        """
         self._fills[aval] += 1
         return self._fills[aval] % 100 + 1 if aval.dtype.itemsize > 1 and dtypes.is_number(aval.dtype) else 0
 
     def channel(self) -> int:
-        """A number for the next collective within a region."""
+        """Return the channel number of the next collective inside of a region."""
         self.channels += 1
         return self.channels
 
@@ -490,14 +504,14 @@ class _Build:
 def _pair_donated(wanted: list[int], in_avals: list[ShapedArray], out_avals: list[ShapedArray],
                   ins: Sequence[Tiles | None],
                   outs: Sequence[Tiles | None]) -> tuple[tuple[int, int | None], ...]:
-    """Each donated argument with a result of its shape, dtype and sharding that no other one took, or None."""
+    """Pair each donated argument with an unused result of its shape, dtype and sharding, or None."""
     free: dict[Any, list[int]] = {}
     for k, aval in enumerate(out_avals):
         free.setdefault((aval.shape, aval.dtype, outs[k]), []).append(k)
     pairs: list[tuple[int, int | None]] = []
     for i in wanted:
         aval = in_avals[i]
-        # In order of both, so that a step that returns what it takes writes each part of its state in place.
+        # Both in order, so that a training step that returns its inputs updates each part of its state in place.
         places = free.get((aval.shape, aval.dtype, ins[i]))
         pairs.append((i, places.pop(0) if places else None))
     return tuple(pairs)

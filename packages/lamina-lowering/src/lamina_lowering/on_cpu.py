@@ -1,4 +1,5 @@
-"""Runs a lowered program on jaxlib's CPU client, compiled for that one call: to see what was lowered, without a runtime."""
+"""Run a lowered program on jaxlib's CPU client without a runtime. It is compiled for each call; for tests and
+inspection."""
 from __future__ import annotations
 
 from typing import Any
@@ -12,7 +13,7 @@ __all__ = ["run_lowered"]
 
 
 def run_lowered(lowered: Any, *args: Any) -> list[np.ndarray] | list[list[np.ndarray]]:
-    """Compile and run on CPU devices.
+    """Compile a lowered program and run it on CPU devices.
 
     Args:
       lowered: from `lower(..., platform="cpu")`.
@@ -29,7 +30,7 @@ def run_lowered(lowered: Any, *args: Any) -> list[np.ndarray] | list[list[np.nda
     if partitions > 1:
         ins = [Tiles()] * len(lowered.const_args) + [t or Tiles() for t, k in zip(
             place.ins or (None,) * len(lowered.kept_args), lowered.kept_args) if k]
-        parts = [_parts(np.asarray(x, a.dtype), t, partitions) for x, t, a in zip(rows[0], ins, lowered.in_avals)]
+        parts = [_split(np.asarray(x, a.dtype), t, partitions) for x, t, a in zip(rows[0], ins, lowered.in_avals)]
         rows = [[p[d] for p in parts] for d in range(partitions)]
     _jaxlib.provide(lowered.needs)
     code = lowered.module if lowered.host_functions else lowered.bytecode()
@@ -37,29 +38,29 @@ def run_lowered(lowered: Any, *args: Any) -> list[np.ndarray] | list[list[np.nda
                                     len(lowered.out_avals))
     if partitions > 1:
         texts = tiles or ["{replicated}"] * len(lowered.out_avals)
-        return [_joined([own[k] for own in outs], Tiles.parse(t), a.shape)
+        return [_join([own[k] for own in outs], Tiles.parse(t), a.shape)
                 for k, (t, a) in enumerate(zip(texts, lowered.out_avals))]
     return outs[0] if replicas == 1 else outs
 
 
-def _places(tiles: Tiles, shape: tuple[int, ...]) -> dict[int, tuple[slice, ...]]:
-    """Device -> the part that it holds."""
+def _tile_slices(tiles: Tiles, shape: tuple[int, ...]) -> dict[int, tuple[slice, ...]]:
+    """Return device -> the slices of its tile."""
     sizes = [n // k for n, k in zip(shape, tiles.counts)]
     return {int(device): tuple(slice(i * n, (i + 1) * n) for i, n in zip(at, sizes))
             for at, device in np.ndenumerate(tiles.positions())}
 
 
-def _parts(x: np.ndarray, tiles: Tiles, devices: int) -> list[np.ndarray]:
+def _split(x: np.ndarray, tiles: Tiles, devices: int) -> list[np.ndarray]:
     if tiles.whole:
-        return [np.array(x) for _ in range(devices)]  # no two may share memory
-    places = _places(tiles, x.shape)
+        return [np.array(x) for _ in range(devices)]  # a copy each: no two devices may share memory
+    places = _tile_slices(tiles, x.shape)
     return [x[places[d]] for d in range(devices)]
 
 
-def _joined(parts: list[np.ndarray], tiles: Tiles, shape: tuple[int, ...]) -> np.ndarray:
+def _join(parts: list[np.ndarray], tiles: Tiles, shape: tuple[int, ...]) -> np.ndarray:
     if tiles.whole:
         return parts[0]
     out = np.empty(shape, parts[0].dtype)
-    for device, where in _places(tiles, shape).items():
+    for device, where in _tile_slices(tiles, shape).items():
         out[where] = parts[device]
     return out

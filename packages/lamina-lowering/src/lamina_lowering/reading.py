@@ -1,9 +1,9 @@
-"""Contexts into which finished modules are read for a compiler, each for one at a time.
+"""MLIR contexts into which finished modules are parsed for a compiler, each used by one thread at a time.
 
-A compiler rewrites the module that it is given and adds types and dialects to its context, without the interpreter's lock: no
-other thread may build, print or read in that context meanwhile, so it is none of those that modules are built in. Given bytes
-instead, it makes a context for each and loads a dozen dialects into it, which takes as long as a fifth of a small program's
-compilation; a context that is used again has them.
+A compiler rewrites its module and adds types and dialects to the module's context, without the GIL. No other thread may
+build, print or parse in that context meanwhile, so contexts in which modules are built are not used for this. If the
+compiler were given bytecode, it would make a context for each module and load a dozen dialects into it, which takes a
+fifth of the compile time of a small program. A reused context has these dialects already.
 """
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from . import _jaxlib
 __all__ = ["read_apart"]
 
 _T = TypeVar("_T")
-_MOST_FREE = 4
+_MAX_FREE = 4
 _MODULES_PER_CONTEXT = 1000
 _BYTES_PER_CONTEXT = 1 << 22
 
 
 class _Reader:
-    """A context, and how much was read into it: types, names and constants stay there."""
+    """A context and the amount of data parsed into it: types, names and constants stay in the context."""
 
     def __init__(self) -> None:
         self.context = _jaxlib.new_context()
@@ -32,18 +32,19 @@ class _Reader:
         return self.modules >= _MODULES_PER_CONTEXT or self.bytes >= _BYTES_PER_CONTEXT
 
 
-_free: list[_Reader] = []  # in which nothing is read; the latest last
+_free: list[_Reader] = []  # contexts not in use; the most recently used one is last
 
 
 def read_apart(bytecode: bytes, shardy: bool, use: Callable[[Any], _T]) -> _T:
-    """`use(module)` with a module read in a context that nobody else is in; it may rewrite the module, but not keep it.
+    """Return `use(module)` for a module parsed in an unshared context. `use` may rewrite the module, but must not keep
+    it.
 
     Args:
       bytecode: the module.
-      shardy: whether it has operations of Shardy's.
-      use: what to do with it, as to compile it.
+      shardy: whether it contains Shardy operations.
+      use: the function to call, as a compiler.
     Returns:
-      What `use` returned.
+      The result of `use`.
     """
     try:
         reader = _free.pop()
@@ -54,8 +55,9 @@ def read_apart(bytecode: bytes, shardy: bool, use: Callable[[Any], _T]) -> _T:
         reader.shardy = True
     reader.modules += 1
     reader.bytes += len(bytecode)
-    # The module goes with the call: not before it does is the context free. What an error's traceback holds keeps its context.
+    # The module must be deleted before its context is reused: it exists only during the call. If `use` raises, the
+    # context is not reused, because the traceback may hold the module.
     found = use(_jaxlib.read_bytecode(bytecode, reader.context))
-    if len(_free) < _MOST_FREE and not reader.is_old():
+    if len(_free) < _MAX_FREE and not reader.is_old():
         _free.append(reader)
     return found

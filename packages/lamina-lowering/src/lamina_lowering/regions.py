@@ -1,19 +1,20 @@
-"""Maps inside of a partitioned module: each is a *manual region* (Shardy's `sdy.manual_computation`), in which a device sees
-its own row. Around it, and between regions, the compiler splits the program as it does any other.
+"""Lower maps inside of a partitioned module to *manual regions* (Shardy's `sdy.manual_computation`), in which a device
+sees only its own shard. Outside and between regions the compiler partitions the program as usual.
 
-The devices are a mesh whose axes are as fine as the maps need (`lamina_ir.extend.Grid`). A map takes some of the axes that
-are free where it stands; a map inside of it takes from those that are left. The last one takes all that are left: devices
-along those do the same work, so that the compiler finds nothing to split, and the module holds the collectives the program
-names and no others.
+The devices form a mesh whose axes are as fine as the maps need (`lamina_ir.extend.Grid`). A map takes some of the free
+mesh axes, and a nested map takes from those that remain. The innermost map takes all remaining axes: devices along
+these repeat the same work. So nothing remains to be partitioned, and the module contains exactly the collectives of the
+program.
 
     axes of the mesh      2  2  2     devices 0 1 2 3 4 5 6 7
     pmap of 4             ----        members 0 0 1 1 2 2 3 3     (two copies)
     pmap of 2 in a        --
       pmap of 4              ----     (i, j)  00 01 02 03 10 11 12 13
-    pmap of 3             ----        members 0 0 1 1 2 2 - -     (`-`: gets the last row again, and nobody reads what it makes)
+    pmap of 3             ----        members 0 0 1 1 2 2 - -     (`-`: padding, repeats the last row; its results are dropped)
 
-In several processes this is the mesh of each, whose devices see its own arrays; around all stands a region over one more axis,
-that of the processes, which the outermost map that spans them takes besides its own, its members in any order.
+With several processes each process has such a mesh, whose devices see the arrays of that process. The whole program is
+then inside of a region over an additional mesh axis, that of the processes. The outermost map that spans the processes
+takes this axis in addition to its own; its members may be in any order.
 """
 from __future__ import annotations
 
@@ -30,16 +31,16 @@ __all__ = ["Mesh", "MeshEnv", "map_over", "member_view", "shard_over"]
 
 
 class MeshEnv(AxisEnv):
-    """Mapped axes inside of a region: members are numbered as the devices are, and there may be devices that are none.
+    """Mapped axes inside of a region. Members are numbered like devices, and some devices may have no member.
 
     Attributes:
       grid: the mesh of each process.
-      processes: how many there are; devices are numbered process by process.
-      free: axes that no map around has taken.
-      taken: for each map around, in which order its members are if it spans the processes (their numbers in order of the
-        processes; (): in just that order), None if it does not; and the axes of the mesh that it takes.
-      named: the device at each place of the mesh, of one that a `shard_map` names; (): they are numbered as the places are.
-      spare: devices that run no member of the maps around.
+      processes: the number of processes; devices are numbered process by process.
+      free: mesh axes that no enclosing map has taken.
+      taken: for each enclosing map `(order, mesh axes)`. `order` has the numbers of its members in order of the processes if
+        the map spans these, () if they are consecutive, and None if the map does not span processes.
+      named: the device at each position of the mesh, for the mesh of a `shard_map`; () if devices are in order.
+      spare: devices that run no member of the enclosing maps.
     """
 
     __slots__ = ("grid", "processes", "taken", "free", "named", "spare", "_places")
@@ -48,7 +49,8 @@ class MeshEnv(AxisEnv):
                  taken: tuple[tuple[tuple[int, ...] | None, tuple[int, ...]], ...] = (), processes: int = 1,
                  named: tuple[int, ...] = ()) -> None:
         self.grid, self.free, self.taken, self.processes, self.named = grid, free, taken, processes, named
-        # Axis 0 is that of the processes. In a map that spans them, the outermost one, it comes before the rows of each.
+        # Axis 0 is that of the processes. In the outermost map that spans them, it varies slower than the members of
+        # a process.
         over = [a for order, own in taken for a in (() if order is None else (0,)) + tuple([1 + a for a in own])]
         rest = [a for a in range(1 + len(grid.sizes)) if a not in over]
         every = np.array(named or range(processes * grid.devices)).reshape((processes, *grid.sizes)).transpose([*over, *rest])
@@ -67,9 +69,9 @@ class MeshEnv(AxisEnv):
     def key(self) -> tuple[Any, ...]:
         return "mesh", self.names, self.sizes, self.taken, self.free, self.grid.sizes, self.processes, self.named
 
-    def inside(self, name: Hashable, size: int, order: tuple[int, ...] | None, taken: tuple[int, ...],
-               free: tuple[int, ...]) -> MeshEnv:
-        """With one more map inside."""
+    def enter_map(self, name: Hashable, size: int, order: tuple[int, ...] | None, taken: tuple[int, ...],
+                  free: tuple[int, ...]) -> MeshEnv:
+        """Return the environment inside of one more map."""
         return MeshEnv(self.grid, free, [*zip(self.names, self.sizes), (name, size)], (*self.taken, (order, taken)),
                        self.processes, self.named)
 
@@ -78,23 +80,27 @@ class MeshEnv(AxisEnv):
         return places_at(zip(self.names, self.sizes), int(found[0]) // self.copies) if found.size else ()
 
     def groups(self, names: Any, index_groups: Any = None) -> list[list[int]]:
-        """Groups of devices; `spare` ones are in none."""
+        """Return the groups of devices; `spare` devices are in no group."""
         return [self._places[row].tolist() for row in super().groups(names, index_groups)]
 
     def workers(self) -> list[list[int]]:
-        """The devices that work on the same, for each member, or beside all maps for each process; `spare` ones together."""
+        """Return the groups of devices that repeat the same work: those of each member or, outside of maps, of each
+        process.
+
+        The last group contains the `spare` devices, if there are any.
+        """
         rows = self._places.reshape(self.processes if not self.names else -1, self.copies if self.names else self.grid.devices)
         return [*rows.tolist(), *[self.spare] * bool(self.spare)]
 
     def indices(self, names: Any) -> list[int]:
-        """Each device's index along the named axes; 0 for one that is no member."""
+        """Return each device's index along the named axes; 0 for a device without a member."""
         out = np.zeros(self.processes * self.grid.devices, np.int64)
         out[self._places] = super().indices(names)
         return out.tolist()
 
 
 class Mesh:
-    """The mesh of one module, and how shardings over it are written."""
+    """The mesh of one module, and the attributes of shardings over it."""
 
     def __init__(self, build: Any, grid: Grid, axes: Sequence[tuple[str, int]]) -> None:
         self.build, self.grid = build, grid
@@ -111,18 +117,21 @@ class Mesh:
         return name
 
     def sharding(self, tiles: Tiles, rank: int, open_dims: Sequence[int] = ()) -> Any:
-        """The attribute for an array of so many axes. Tiles in an order of devices that the mesh has no words for get a mesh
-        of their own."""
-        return self.build.session.parsed[f"#sdy.sharding{self._written(tiles, rank, open_dims)}"]
+        """Return the sharding attribute of an array of rank `rank`.
 
-    def _written(self, tiles: Tiles, rank: int, open_dims: Sequence[int] = ()) -> str:
+        If no assignment of this mesh's axes expresses the device order of the tiles, another mesh is declared.
+        """
+        return self.build.session.parsed[f"#sdy.sharding{self._sharding_text(tiles, rank, open_dims)}"]
+
+    def _sharding_text(self, tiles: Tiles, rank: int, open_dims: Sequence[int] = ()) -> str:
         spelled, name = self.grid.spelled(tiles), "mesh"
         if tiles.whole:
             spelled = ((),) * rank
         elif spelled is None:
-            if self.processes > 1:  # the compiler would move rows between processes, whose views it takes for one
-                raise ShapeError("in a program over several processes an array must lie as the rows of its maps do; got "
-                                 f"{tiles.text()}")
+            # the compiler would move data between processes, whose arrays it treats as copies of one array
+            if self.processes > 1:
+                raise ShapeError("in a program over several processes an array must be sharded as the members of its maps "
+                                 f"are; got {tiles.text()}")
             sizes = (*tiles.counts, tiles.copies)
             name = self._other(sizes, tiles.order)
             spelled = tuple((d,) if n > 1 else () for d, n in enumerate(tiles.counts))
@@ -136,8 +145,11 @@ class Mesh:
         return found
 
     def named(self, sizes: tuple[int, ...], order: tuple[int, ...]) -> tuple[str, list[tuple[int, ...]]]:
-        """What the mesh of a `shard_map` is called, and what each of its axes is: the module's own mesh if that is as fine and
-        has its devices in this order; else one more, of the same devices."""
+        """Return the symbol of the mesh of a `shard_map`, and the module mesh axes of each of its axes.
+
+        This is the module's own mesh if it is fine enough and has the devices in this order; otherwise a new mesh of
+        the same devices.
+        """
         axes, at = [], 0
         for size in sizes:
             first = at
@@ -149,20 +161,24 @@ class Mesh:
         return self._other(sizes, order), [(k,) for k in range(len(sizes))]
 
     def per_value(self, dims: Sequence[Any], open_dims: bool, mesh: str = "mesh") -> Any:
-        """The attribute for several values, each given by the axes that split its dimensions."""
+        """Return the sharding attribute of several values, each given by the mesh axes that split its dimensions."""
         texts = [dims_text(mesh, d, [i for i, axes in enumerate(d) if not axes] if open_dims else ()) for d in dims]
         return self.build.session.parsed[f"#sdy.sharding_per_value<[{', '.join(texts)}]>"]
 
     def first_alone(self, results: int) -> Any:
-        """The attribute of an operation that the first device alone runs, on whole arrays."""
+        """Return the attribute of an operation that only the first device runs, on unsharded arrays."""
         name = self._others.get(("first",)) or self._others.setdefault(("first",), self._declare("first", (), (0,)))
         return self.build.session.parsed[f"#sdy.sharding_per_value<[{', '.join([f'<@{name}, []>'] * max(results, 1))}]>"]
 
     def own_view(self, ctx: Any, emit: Any, values: Sequence[Any], ins: Sequence[Tiles], avals: Sequence[ShapedArray],
                  outs: Sequence[ShapedArray]) -> list[Any]:
-        """What `emit(ctx, *values)` gives with the processes apart: a region over their axis, in which each works on its own
-        view of all arrays. The compiler takes the views for copies of one array; outside of the region it has nothing to do."""
-        given = [self._written(t, a.ndim) for t, a in zip(ins, avals, strict=True)]
+        """Emit `emit(ctx, *values)` per process: a region over the process axis, in which each process works on its own
+        arrays.
+
+        The compiler treats the arrays of the processes as copies of one array; outside of the region it has nothing to
+        partition.
+        """
+        given = [self._sharding_text(t, a.ndim) for t, a in zip(ins, avals, strict=True)]
         made = [dims_text("mesh", ((),) * o.ndim, range(o.ndim)) for o in outs]
         parsed = self.build.session.parsed
         found = ctx.op("sdy.manual_computation", values, *outs, regions=[ctx.region(avals, emit, "sdy.return")], attributes={
@@ -173,8 +189,10 @@ class Mesh:
 
     def apart(self, ctx: Any, env: MeshEnv, emit: Any, values: Sequence[Any], avals: Sequence[ShapedArray],
               outs: Sequence[ShapedArray]) -> list[Any]:
-        """What `emit(ctx, *values)` gives on each device by itself, on arrays that are whole along the axes which no map around
-        has taken: a region over these, along which all give the same."""
+        """Emit `emit(ctx, *values)` per device: a region over the free axes, on arrays that are not split along these.
+
+        All devices along these axes compute the same result.
+        """
         mesh: str = "mesh"
         axes: list[tuple[int, ...]] = [(a,) for a in range(len(env.grid.sizes))]
         if env.named:
@@ -186,12 +204,12 @@ class Mesh:
         return [found] if len(outs) == 1 else list(found)
 
     def axes(self, axes: Sequence[int]) -> Any:
-        """The attribute that names the axes a region takes."""
+        """Return the attribute of the manual axes of a region."""
         return self.build.session.parsed["#sdy<manual_axes{" + ", ".join(f'"{Grid.axis(a)}"' for a in axes) + "}>"]
 
 
 def dims_text(mesh: str, dims: Sequence[Sequence[int]], open_dims: Sequence[int] = ()) -> str:
-    """`<@mesh, [{"d0","d1"}, {}]>`; a dimension in `open_dims` may be split further by the compiler."""
+    """Return `<@mesh, [{"d0","d1"}, {}]>`; the compiler may split a dimension in `open_dims` further."""
     parts = []
     for i, axes in enumerate(dims):
         words = [f'"{Grid.axis(a)}"' for a in axes] + (["?"] if i in open_dims else [])
@@ -199,37 +217,39 @@ def dims_text(mesh: str, dims: Sequence[Sequence[int]], open_dims: Sequence[int]
     return f"<@{mesh}, [{', '.join(parts)}]>"
 
 
-# --- a map within a program ---------------------------------------------------------------------------------------
+# --- pmap inside of a program -------------------------------------------------------------------------------------
 def map_over(ctx: Any, args: Sequence[Any], axis_name: Hashable, axis_size: int, body: ClosedJaxpr,
              in_axes: Sequence[int | None], out_axes: Sequence[int | None], name: str, rows: int,
              order: tuple[int, ...] | None) -> list[Any]:
-    """The results of a map over whole arrays: a manual region, or on one device the body itself. `rows` are those of all
-    processes, `order` is as in `MeshEnv.taken`."""
+    """Emit a map over unmapped arrays: a manual region, or on one device the body itself.
+
+    `rows` is the size of the axis in all processes, and `order` is that of `MeshAxisEnv.taken`.
+    """
     build, around = ctx.module, ctx.axis_env
     if build.mesh is None or (build.mesh.grid.devices == 1 and devices_needed(body) == 1):
-        env = around.extend(axis_name, 1) if build.mesh is None else around.inside(axis_name, rows, order, (), ())
-        return _alone(ctx, args, axis_name, axis_size, body, in_axes, out_axes, name, env)
+        env = around.extend(axis_name, 1) if build.mesh is None else around.enter_map(axis_name, rows, order, (), ())
+        return _emit_single(ctx, args, axis_name, axis_size, body, in_axes, out_axes, name, env)
     grid = build.mesh.grid
     free = around.free
     taken = grid.take(free, axis_size)
     width = grid.width(taken)
     left = tuple(a for a in free if a not in taken)
     if width < axis_size:
-        raise ShapeError(f"pmap of `{name}`: axis {axis_name!r} of size {axis_size} does not fit the {width} devices that are "
-                         "left for it")
+        raise ShapeError(f"pmap of `{name}`: axis {axis_name!r} of size {axis_size} does not fit the {width} remaining "
+                         "devices")
     if width > axis_size and body.jaxpr.effectful and not only_checks(body):
-        raise ValueError(f"pmap of `{name}`: inside a compiled program over {grid.devices} devices the {axis_size} rows do not "
-                         "fill its share of them, and the effects of the others' work would be seen. Call it by itself, or map "
-                         f"{width} rows")
-    last = devices_needed(body) == 1  # no map inside
-    env = around.inside(axis_name, rows, order, taken, () if last else left)
+        raise ValueError(f"pmap of `{name}`: inside a compiled program over {grid.devices} devices the map gets {width} of "
+                         f"them for {axis_size} rows, and the function's effects would also happen on the others. Call it "
+                         f"outside of jit, or map {width} rows")
+    last = devices_needed(body) == 1  # no nested map
+    env = around.enter_map(axis_name, rows, order, taken, () if last else left)
     manual = (*taken, *left) if last else taken
 
-    # Operands are those of the map, with rows to spare.
+    # Operands of the region: those of the map, padded to one row per position of the mesh axes.
     values, dims, local = [], [], []
     for x, aval, axis in zip(args, ctx.avals_in, in_axes, strict=True):
         if axis is not None and width > axis_size:
-            x, aval = _filled(ctx, x, aval, axis, width)
+            x, aval = _pad_rows(ctx, x, aval, axis, width)
         values.append(x)
         dims.append(_split_at(aval.ndim, axis, taken))
         local.append(aval if axis is None else shaped((*aval.shape[:axis], 1, *aval.shape[axis + 1:]), aval.dtype))
@@ -239,27 +259,28 @@ def map_over(ctx: Any, args: Sequence[Any], axis_name: Hashable, axis_size: int,
            for o, axis in zip(body.out_avals, out_axes)]
     made = region(ctx, body, name, env, "mesh", manual, not last, (values, dims, local),
                   (results, [_split_at(o.ndim, axis, taken) for o, axis in zip(results, out_axes)], own))
-    return [y if axis is None or width == axis_size else _cut(ctx, y, o, out)
+    return [y if axis is None or width == axis_size else _drop_padding(ctx, y, o, out)
             for y, o, out, axis in zip(made, results, ctx.avals_out, out_axes)]
 
 
 def region(ctx: Any, body: ClosedJaxpr, name: str, env: MeshEnv, mesh: str, manual: Sequence[int], more: bool, operands: Any,
            results: Any) -> list[Any]:
-    """The results of a program in a manual region.
+    """Emit a program in a manual region and return its results.
 
     Args:
-      ctx: where it stands.
-      body, name: the program, of one device, and what it is called.
-      env: the axes in force in it.
-      mesh: what the mesh is called in the module; manual: the axes that the region takes.
-      more: whether some are left, which the compiler or a region inside of it may take.
-      operands: values, for each the axes that split its dimensions, and its type on a device.
-      results: types, and likewise. On a device they may have axes of length 1 that the body has not.
+      ctx: the context of the enclosing program.
+      body, name: the program of one device, and its name.
+      env: the axes in scope in the body.
+      mesh: the symbol of the mesh.
+      manual: the mesh axes that the region takes.
+      more: whether axes remain, for the compiler or a nested region.
+      operands: values; for each the axes that split its dimensions; and its type on a device.
+      results: types, and the same for these. On a device they may have axes of length 1 that the body lacks.
     """
     values, dims, local = operands
     whole, out_dims, own = results
     build, given = ctx.module, len(values)
-    big = build.big(body)  # large constants of the body stand outside of it
+    big = build.big(body)  # large constants of the body are defined outside of it
     for number, (_, aval) in big.items():
         values.append(ctx.big[number])
         dims.append(((),) * aval.ndim)
@@ -287,8 +308,8 @@ def _split_at(rank: int, axis: int | None, taken: tuple[int, ...]) -> tuple[tupl
     return tuple(taken if d == axis else () for d in range(rank))
 
 
-def _filled(ctx: Any, x: Any, aval: ShapedArray, axis: int, width: int) -> tuple[Any, ShapedArray]:
-    """`x` with its last row again and again, until there are `width`."""
+def _pad_rows(ctx: Any, x: Any, aval: ShapedArray, axis: int, width: int) -> tuple[Any, ShapedArray]:
+    """Pad `x` with copies of its last row to `width` rows."""
     shape, n = aval.shape, aval.shape[axis]
     one = shaped((*shape[:axis], 1, *shape[axis + 1:]), aval.dtype)
     more = shaped((*shape[:axis], width - n, *shape[axis + 1:]), aval.dtype)
@@ -300,25 +321,26 @@ def _filled(ctx: Any, x: Any, aval: ShapedArray, axis: int, width: int) -> tuple
     return ctx.op("stablehlo.concatenate", (x, row), out, dimension=axis), out
 
 
-def _cut(ctx: Any, y: Any, aval: ShapedArray, out: ShapedArray) -> Any:
+def _drop_padding(ctx: Any, y: Any, aval: ShapedArray, out: ShapedArray) -> Any:
     return ctx.op("stablehlo.slice", (y,), out, start_indices=ctx.i64s([0] * aval.ndim), limit_indices=ctx.i64s(out.shape),
                   strides=ctx.i64s([1] * aval.ndim))
 
 
-def _alone(ctx: Any, args: Sequence[Any], axis_name: Hashable, axis_size: int, body: ClosedJaxpr,
-           in_axes: Sequence[int | None], out_axes: Sequence[int | None], name: str, env: AxisEnv) -> list[Any]:
-    """A map of which one row is here."""
+def _emit_single(ctx: Any, args: Sequence[Any], axis_name: Hashable, axis_size: int, body: ClosedJaxpr,
+                 in_axes: Sequence[int | None], out_axes: Sequence[int | None], name: str, env: AxisEnv) -> list[Any]:
+    """Emit a map of which this device runs the only row."""
     if axis_size != 1:
-        raise ShapeError(f"pmap of `{name}`: axis {axis_name!r} of size {axis_size} is to run on one device")
+        raise ShapeError(f"pmap of `{name}`: axis {axis_name!r} of size {axis_size} cannot run on one device")
     own = [x if axis is None else ctx.reshape(x, part) for x, axis, part in zip(args, in_axes, body.in_avals, strict=True)]
     made = ctx.inline(body, own, env, name)
     return [y if axis is None else ctx.reshape(y, out) for y, axis, out in zip(made, out_axes, ctx.avals_out)]
 
 
-# --- a map that names its mesh ------------------------------------------------------------------------------------
+# --- shard_map ----------------------------------------------------------------------------------------------------
 def shard_over(ctx: Any, args: Sequence[Any], mesh: tuple[Any, ...], auto: Sequence[Hashable], body: ClosedJaxpr,
                in_specs: Sequence[Any], out_specs: Sequence[Any], name: str) -> list[Any]:
-    """The results of a `shard_map` over whole arrays: a region that is manual over all axes of its mesh but those in `auto`."""
+    """Emit a `shard_map` over unsplit arrays: a region that is manual over all axes of its mesh except those in `auto`.
+    """
     names, sizes, devices = mesh
     build, around = ctx.module, ctx.axis_env
     mine = [k for k, axis in enumerate(names) if axis not in auto]
@@ -342,8 +364,8 @@ def shard_over(ctx: Any, args: Sequence[Any], mesh: tuple[Any, ...], auto: Seque
     if not around.names:
         around = MeshEnv(grid, tuple(range(len(sizes))), named=order)
     elif around.grid.sizes != grid.sizes or around.named != order:
-        raise ShapeError(f"shard_map of `{name}`: it stands in a map over other devices, or over a mesh in another order. "
-                         "Maps in one another are over axes of one mesh: those inside over axes that are in `auto` outside")
+        raise ShapeError(f"shard_map of `{name}`: the enclosing map is over other devices, or over a mesh in another order. "
+                         "Nested maps must use axes of one mesh: an inner map those that are in `auto` outside")
     taken = [k for k in mine if k not in around.free]
     if taken:
         raise ShapeError(f"shard_map of `{name}`: a map around it is over {names[taken[0]]!r} of the same mesh already")
@@ -356,16 +378,18 @@ def shard_over(ctx: Any, args: Sequence[Any], mesh: tuple[Any, ...], auto: Seque
         return [tuple([() if kind is None else tuple([a for axis in kind.names for a in axes[names.index(axis)]])
                        for kind in entry]) for entry in entries]
 
-    ins = [_held(part, entry) or part for part, entry in zip(body.in_avals, in_specs)]
-    outs = [_held(part, entry) or part for part, entry in zip(body.out_avals, out_specs)]
+    ins = [_outer_aval(part, entry) or part for part, entry in zip(body.in_avals, in_specs)]
+    outs = [_outer_aval(part, entry) or part for part, entry in zip(body.out_avals, out_specs)]
     return region(ctx, body, name, env, symbol, [a for k in mine for a in axes[k]], bool(free),
                   ([*args], split(in_specs), ins), (ctx.avals_out, split(out_specs), outs))
 
 
-# --- a map by itself ----------------------------------------------------------------------------------------------
+# --- a program that is a single map -------------------------------------------------------------------------------
 def member_view(e: Eqn, closed: ClosedJaxpr) -> ClosedJaxpr:
-    """What each device of a lone map runs: the body, on parts that still have the dimensions that are gone inside, of length
-    one."""
+    """Return the program of one device of a program that is a single map.
+
+    Its operands and results keep the mapped dimensions, with length 1.
+    """
     body = e.params["call_jaxpr"].jaxpr
     binds: Any = e.primitive.flow.binds  # type: ignore[union-attr]
     inner: dict[Any, Any] = {}
@@ -373,7 +397,7 @@ def member_view(e: Eqn, closed: ClosedJaxpr) -> ClosedJaxpr:
     invars = {}
     for v, own, entry in zip(e.invars, body.invars, e.params[binds.ins]):
         if v in closed.jaxpr.invars:
-            held = _held(own.aval, entry)
+            held = _outer_aval(own.aval, entry)
             if held is None:
                 invars[v] = own
                 continue
@@ -385,7 +409,7 @@ def member_view(e: Eqn, closed: ClosedJaxpr) -> ClosedJaxpr:
     outs: dict[Any, Any] = {}
     for o, own, entry in zip(e.outvars, body.outvars, e.params[binds.outs]):
         own = inner.get(own, own) if type(own) is Var else own
-        held = _held(own.aval, entry)
+        held = _outer_aval(own.aval, entry)
         if held is not None:
             part = Var(held)
             eqns.append(_reshape(own, part))
@@ -397,8 +421,8 @@ def member_view(e: Eqn, closed: ClosedJaxpr) -> ClosedJaxpr:
                        [*closed.consts, *e.params["call_jaxpr"].consts])
 
 
-def _held(aval: ShapedArray, entry: Any) -> ShapedArray | None:
-    """The type on a device of what is this inside of a map; None where that is the same."""
+def _outer_aval(aval: ShapedArray, entry: Any) -> ShapedArray | None:
+    """Return the type, on a device, of the operand or result outside of a map; None if it is the inner type `aval`."""
     if type(entry) is not tuple:
         return None if entry is None else shaped((*aval.shape[:entry], 1, *aval.shape[entry:]), aval.dtype, aval.weak_type)
     if not any(type(kind) is prims.Indexed for kind in entry):

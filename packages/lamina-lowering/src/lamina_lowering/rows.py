@@ -1,7 +1,8 @@
-"""Rows of arrays: values that are one index of an array along one axis, as `weights[3]` is, and sums into such rows.
+"""Rows of arrays: values that are one index of an array along one axis, as `weights[3]`, and additions to such rows.
 
-A loop reads row k of an array at its turn k. So equations that only take rows are no part of what is repeated, and an
-equation that adds to all of an array what is zero but for one row, as the backward half of `weights[3]` does, adds to that row.
+A rolled loop reads row k of an array in iteration k. So equations that only read rows are moved out of the repeated
+code. An equation that adds an array of zeros except for one row, as the backward half of `weights[3]` does, is
+rewritten to add to that row only.
 """
 from __future__ import annotations
 
@@ -15,12 +16,13 @@ from lamina_ir import Eqn, Literal, Var, prims, shaped
 __all__ = ["I32", "VIEWS", "Row", "put_together", "rows_first", "stacked_again", "take_row"]
 
 I32 = shaped((), np.dtype("int32"))
-VIEWS = (prims.slice_p, prims.pad_p, prims.squeeze_p, prims.expand_dims_p, prims.reshape_p)  # lead to rows, and away from them
+# operations that extract rows, and embed them
+VIEWS = (prims.slice_p, prims.pad_p, prims.squeeze_p, prims.expand_dims_p, prims.reshape_p)
 _ZERO = Literal(0, I32)
 
 
 class Row(NamedTuple):
-    """A value that is `array` at `at` of `axis`, without that axis."""
+    """A value that is index `at` of `array` along `axis`, without that axis."""
 
     array: Any
     axis: int
@@ -28,32 +30,36 @@ class Row(NamedTuple):
 
 
 def rows_first(eqns: Sequence[Eqn], outvars: Sequence[Any]) -> tuple[list[Eqn], dict[Any, Row]]:
-    """The same program with sums into rows written as such, and each row taken as soon as its array is there; and what is a
-    row of what. Time is linear."""
-    eqns = _sums_into_rows(eqns, outvars)
+    """Return the program with additions to rows rewritten and row reads moved directly after their array, and the row
+    of each value.
+
+    Takes linear time.
+    """
+    eqns = _rewrite_row_additions(eqns, outvars)
     made_at = {v: i for i, e in enumerate(eqns) for v in e.outvars}
     slices: dict[Any, Row] = {}
     rows: dict[Any, Row] = {}
-    behind: dict[int, list[Eqn]] = {}  # number of the equation that makes an array -> those that take its rows
+    # index of the equation that computes an array -> the equations that read its rows
+    reads_after: dict[int, list[Eqn]] = {}
     rest = []
     for i, e in enumerate(eqns):
-        row = _squeezed(e, slices)
+        row = _match_squeeze(e, slices)
         if row is not None:
             rows[e.outvars[0]] = row
         else:
-            row = _sliced(e)
+            row = _match_slice(e)
             if row is not None:
                 slices[e.outvars[0]] = row
         if row is None:
             rest.append(i)
         else:
-            behind.setdefault(made_at.get(row.array, -1), []).append(e)
-    if not behind:
+            reads_after.setdefault(made_at.get(row.array, -1), []).append(e)
+    if not reads_after:
         return list(eqns), rows
-    out = behind.get(-1, [])
+    out = reads_after.get(-1, [])
     for i in rest:
         out.append(eqns[i])
-        out += behind.get(i, ())
+        out += reads_after.get(i, ())
     return out, rows
 
 
@@ -61,13 +67,13 @@ def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return (*shape[:axis], *shape[axis + 1:])
 
 
-def _sliced(e: Eqn) -> Row | None:
-    """The row that a slice takes, if its result has length one along one axis and is whole along the others."""
+def _match_slice(e: Eqn) -> Row | None:
+    """Return the row that a slice reads, if its result has length 1 along one axis and is complete along the others."""
     if e.primitive is prims.slice_p:
         starts = e.params["start_indices"]
     elif e.primitive is prims.pad_p and all(
             low <= 0 and high <= 0 and not inner for low, high, inner in e.params["padding_config"]):
-        starts = [-low for low, _, _ in e.params["padding_config"]]  # what a sum into a row has become in its transpose
+        starts = [-low for low, _, _ in e.params["padding_config"]]  # the transpose of an addition to a row
     else:
         return None
     whole, part = e.invars[0].aval.shape, e.outvars[0].aval.shape
@@ -75,16 +81,17 @@ def _sliced(e: Eqn) -> Row | None:
     return Row(e.invars[0], axes[0], starts[axes[0]]) if len(axes) == 1 and part[axes[0]] == 1 else None
 
 
-def _squeezed(e: Eqn, slices: dict[Any, Row]) -> Row | None:
-    """The row whose axis of length one is dropped here."""
+def _match_squeeze(e: Eqn, slices: dict[Any, Row]) -> Row | None:
+    """Return the row whose axis of length 1 is dropped here."""
     if e.primitive is not prims.squeeze_p and (e.primitive is not prims.reshape_p or e.params["dimensions"] is not None):
         return None
     row = slices.get(e.invars[0])
     return row if row is not None and e.outvars[0].aval.shape == _without(row.array.aval.shape, row.axis) else None
 
 
-def _sums_into_rows(eqns: Sequence[Eqn], outvars: Sequence[Any]) -> Sequence[Eqn]:
-    """`add(whole, pad(row, 0))`, where nothing else reads the padded row, as a row read, added to and written."""
+def _rewrite_row_additions(eqns: Sequence[Eqn], outvars: Sequence[Any]) -> Sequence[Eqn]:
+    """Rewrite `add(whole, pad(row, 0))` as a read, an addition and a write of the row, if nothing else reads the padded
+    row."""
     padded: dict[Any, tuple[int, Eqn, int]] = {}
     for i, e in enumerate(eqns):
         axis = _row_axis(e) if e.primitive is prims.pad_p else None
@@ -103,7 +110,7 @@ def _sums_into_rows(eqns: Sequence[Eqn], outvars: Sequence[Any]) -> Sequence[Eqn
         if not found or any(v.aval.shape != e.outvars[0].aval.shape for v in e.invars):
             out.append(e)
             continue
-        one = max(found, key=lambda v: padded[v][0])  # of two, the one made last: the other is the sum so far
+        one = max(found, key=lambda v: padded[v][0])  # of two padded rows the later one: the other is the sum so far
         _, pad, axis = padded[one]
         whole, row = e.invars[e.invars[0] is one], pad.invars[0]
         gone.add(one)
@@ -116,7 +123,7 @@ def _sums_into_rows(eqns: Sequence[Eqn], outvars: Sequence[Any]) -> Sequence[Eqn
 
 
 def _row_axis(e: Eqn) -> int | None:
-    """The axis along which a `pad` sets one row among zeros."""
+    """Return the axis along which a `pad` places one row among zeros."""
     value, shape = e.invars[1], e.invars[0].aval.shape
     if value.__class__ is not Literal or value.val != 0:
         return None
@@ -128,7 +135,7 @@ def _row_axis(e: Eqn) -> int | None:
 
 
 def take_row(array: Any, axis: int, index: Any, to: Var, source: Any) -> list[Eqn]:
-    """Equations that make `to` the row of `array` at `index`, a number or a variable of int32."""
+    """Return equations that assign to `to` the row of `array` at `index`, an int or an int32 variable."""
     shape = array.aval.shape
     thin = Var(shaped((*shape[:axis], 1, *shape[axis + 1:]), to.aval.dtype))
     if index.__class__ is int:
@@ -143,7 +150,7 @@ def take_row(array: Any, axis: int, index: Any, to: Var, source: Any) -> list[Eq
 
 
 def put_together(values: Sequence[Any], source: Any) -> tuple[list[Eqn], Var]:
-    """Equations that make values of one type rows of an array."""
+    """Return equations that stack values of one type, and the stacked array."""
     aval = values[0].aval
     thin = [Var(shaped((1, *aval.shape), aval.dtype)) for _ in values]
     array = Var(shaped((len(values), *aval.shape), aval.dtype))
@@ -153,13 +160,12 @@ def put_together(values: Sequence[Any], source: Any) -> tuple[list[Eqn], Var]:
 
 
 def stacked_again(eqns: Sequence[Eqn], rows: dict[Any, Row], least: int) -> list[Eqn]:
-    """The same program with rows of one array that are put together in their order, at least so many, as a part of that
-    array."""
+    """Replace the concatenation of at least `least` consecutive rows of one array by a slice of that array."""
     joins = [e for e in eqns if e.primitive is prims.concatenate_p and len(e.invars) >= least]
     if not joins:
         return list(eqns)
     wanted = {v for e in joins for v in e.invars}
-    thinner: dict[Any, Any] = {e.outvars[0]: e.invars[0] for e in eqns if e.outvars and e.outvars[0] in wanted and (
+    unexpanded: dict[Any, Any] = {e.outvars[0]: e.invars[0] for e in eqns if e.outvars and e.outvars[0] in wanted and (
         e.primitive is prims.expand_dims_p or e.primitive is prims.reshape_p and e.params["dimensions"] is None)}
     out: list[Eqn] = []
     for e in eqns:
@@ -167,9 +173,9 @@ def stacked_again(eqns: Sequence[Eqn], rows: dict[Any, Row], least: int) -> list
             out.append(e)
             continue
         d = e.params["dimension"]
-        parts: list[tuple[Any, list[Any]]] = []  # a row of which the part begins, or None; and the operands
+        parts: list[tuple[Any, list[Any]]] = []  # (first row of the part or None, operands)
         for v in e.invars:
-            row = rows.get(v) or rows.get(thinner.get(v))
+            row = rows.get(v) or rows.get(unexpanded.get(v))
             shape = v.aval.shape
             if row is not None and (row.axis or shape[d] != 1 or row.array.aval.size // row.array.aval.shape[0] != v.aval.size
                                     or row.array.aval.shape[1:] not in (shape, _without(shape, d))):

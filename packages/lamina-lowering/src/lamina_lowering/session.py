@@ -1,11 +1,11 @@
-"""An MLIR context with the types and attributes made in it, for one lowering after the other until it has grown old.
+"""An MLIR context with cached types and attributes, used by one lowering after another until it is replaced.
 
-Types and constants live as long as their context, so a context is replaced after a thousand modules or when the
-constants written into it pass a few megabytes; modules made in it keep it alive for as long as they need it.
+Types and constants live as long as their context. So a context is replaced after a thousand modules, or when the
+constants written into it exceed a few megabytes. Modules keep their context alive.
 
-A context belongs to one lowering at a time, and no lock is held meanwhile: rows of others run, which may lower something
-themselves or wait for a thread that does. Modules are written and printed without a lock too, as jaxlib does not let go of
-the interpreter while it does so.
+A context belongs to one lowering at a time, and no lock is held during a lowering: it runs user rules, which may lower
+a program themselves or wait for a thread that does. Writing and printing modules needs no lock either, because jaxlib
+holds the GIL meanwhile.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .source_map import FILE
 
 __all__ = ["Session", "taken"]
 
-_MOST_FREE = 4
+_MAX_FREE = 4
 _MODULES_PER_CONTEXT = 1000
 _CONSTANT_BYTES_PER_CONTEXT = 1 << 24
 
@@ -38,7 +38,7 @@ _NATIVE = frozenset(np.dtype(name) for name in (
     "uint16", "uint32", "uint64")) | {dtypes.bfloat16}
 
 
-_MOST_BYTES = 1 << 63  # the compiler counts in 64 bits with a sign, and ends the process where that is too little
+_MAX_BYTES = 1 << 63  # XLA counts bytes in signed 64-bit integers and aborts the process on overflow
 
 
 class _Types(dict[ShapedArray, Any]):
@@ -50,7 +50,7 @@ class _Types(dict[ShapedArray, Any]):
 
     def __missing__(self, aval: ShapedArray) -> Any:
         ir = _jaxlib.ir
-        if aval.size * aval.dtype.itemsize >= _MOST_BYTES:
+        if aval.size * aval.dtype.itemsize >= _MAX_BYTES:
             raise ShapeError(f"{aval.long()} has {aval.size * aval.dtype.itemsize} bytes; a compiled program takes arrays of "
                              f"less than 2**63")
         t = self[aval] = ir.RankedTensorType.get(list(aval.shape), self.session.element(aval.dtype),
@@ -70,14 +70,16 @@ class _Parsed(dict[str, Any]):
         return a
 
 
-class _Located(dict[tuple[str, int], Any]):
-    """(name, number) -> the location of what an equation becomes: the compiler carries it into its metadata and profiles.
+class _Locations(dict[tuple[str, int], Any]):
+    """(name, number) -> the location of the operations of an equation, which the compiler copies into metadata and
+    profiles.
 
-    It holds the equation's number and no line of a file: a module must not change when lines move, for it is the key under
-    which the compiled program is found on disk. Every module counts from 1, so many of them share these.
+    It contains the equation's number instead of a file and line. The module must not change when lines move, because it
+    is the key of the compiled program in the disk cache. The numbers of every module begin at 1, so modules share these
+    locations.
     """
 
-    _MOST = 1 << 14
+    _MAX_ENTRIES = 1 << 14
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -90,21 +92,22 @@ class _Located(dict[tuple[str, int], Any]):
         files = self._files
         while number >= len(files):
             files.append(ir.Location.file(FILE, len(files), 0, context))
-        if len(self) >= self._MOST:
+        if len(self) >= self._MAX_ENTRIES:
             self.clear()
         made = self[key] = ir.Location.name(name, files[number], context)
         return made
 
 
 class Session:
-    """A context and its caches. `types[aval]`, `parsed[text]` and `located[name, number]` are dict reads once warm."""
+    """An MLIR context and its caches. Cached `types[aval]`, `parsed[text]` and `located[name, number]` are plain dict
+    lookups."""
 
     def __init__(self) -> None:
         ir = _jaxlib.load_mlir()
         self.ir = ir
         self.context = _jaxlib.new_context()
         self.loc = ir.Location.unknown(self.context)
-        self.located = _Located(self)
+        self.located = _Locations(self)
         self.types = _Types(self)
         self.parsed = _Parsed(self.context)
         self._shardy = False
@@ -116,13 +119,13 @@ class Session:
         self.constant_bytes = 0
 
     def know_shardy(self) -> None:
-        """Let the context read and hold the `sdy` dialect."""
+        """Load the `sdy` dialect into the context."""
         if not self._shardy:
             _jaxlib.add_shardy(self.context)
             self._shardy = True
 
     def element(self, dtype: np.dtype) -> Any:
-        """The element type of a dtype."""
+        """Return the element type of a dtype."""
         t = self._elements.get(dtype)
         if t is None:
             name = _ELEMENTS.get(dtype.name)
@@ -132,7 +135,8 @@ class Session:
         return t
 
     def attr(self, value: Any) -> Any:
-        """An attribute for a bool, int (i64), float (f64), str, or a sequence of bools or ints (dense arrays)."""
+        """Return the attribute of a bool, int (i64), float (f64), str, or a sequence of bools or ints (dense arrays).
+        """
         if value.__class__ is list:
             value = tuple(value)
         key = (value.__class__, value[0].__class__ if value.__class__ is tuple and value else None, value)
@@ -164,7 +168,7 @@ class Session:
         return self.parsed[f"{value} : i32"]
 
     def matrix(self, rows: np.ndarray) -> Any:
-        """A rank-2 integer constant attribute, as replica groups and paddings are given."""
+        """Return a rank-2 integer constant attribute, as used for replica groups and paddings."""
         rows = np.ascontiguousarray(rows, np.int64)
         key = (rows.shape, rows.tobytes())
         try:
@@ -176,7 +180,7 @@ class Session:
             return made
 
     def dense(self, array: np.ndarray, aval: ShapedArray) -> Any:
-        """Constant data of type `aval`; a rank-0 array fills the whole shape."""
+        """Return constant data of type `aval`; a rank-0 array fills the whole shape."""
         small = array.size <= 4
         if small:
             key = (array.tobytes(), array.shape, aval)
@@ -189,7 +193,7 @@ class Session:
         if array.dtype in _NATIVE:
             made = self.ir.DenseElementsAttr.get(np.ascontiguousarray(array).reshape(array.shape), type=t,
                                                  context=self.context)
-        else:  # one byte per element, read as what the type says
+        else:  # one byte per element, reinterpreted by MLIR as the element type
             if array.shape != aval.shape:
                 array = np.broadcast_to(array, aval.shape)
             bits = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -199,12 +203,12 @@ class Session:
         return made
 
 
-_free: list[Session] = []  # in which nothing is being built; the latest last
+_free: list[Session] = []  # contexts not in use; the most recently used one is last
 
 
 @contextmanager
 def taken() -> Iterator[Session]:
-    """A session to build one module in, which nobody else builds in meanwhile."""
+    """Borrow a session to build one module; no other thread uses it meanwhile."""
     try:
         s = _free.pop()
     except IndexError:
@@ -215,5 +219,5 @@ def taken() -> Iterator[Session]:
     try:
         yield s
     finally:
-        if len(_free) < _MOST_FREE:
+        if len(_free) < _MAX_FREE:
             _free.append(s)

@@ -1,9 +1,9 @@
-"""From what the compiler made back to the user's lines.
+"""Map compiled instructions back to the user's source lines.
 
-Each operation of a module is located at `equation:<number>`; XLA carries that through its optimisation, into the metadata
-of HLO instructions and into profiles. The number is the equation's place in the order of lowering, a program's equations
-before those of the programs inside of them, so modules do not change when lines move. Which line an equation comes from is
-kept beside the module, and looked up here.
+Each operation of a module has the location `equation:<number>`. XLA preserves it through optimization, in the metadata
+of HLO instructions and in profiles. The number is the equation's index in lowering order, where the equations of a
+program precede those of its nested programs. So modules do not change when source lines move. The source line of each
+equation is stored next to the module and looked up here.
 """
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from lamina_ir import Primitive, Source
 __all__ = ["FILE", "Body", "SourceLine", "instruction_lines", "resolve", "scoped_name"]
 
 FILE = "equation"
-_LONGEST = 400  # characters of a name in the compiler's metadata
+_MAX_NAME = 400  # maximum length of a name in the compiler's metadata
 
 
 class Body(NamedTuple):
-    """Equations that were lowered one after the other, numbered in a row.
+    """Equations with consecutive numbers: those of one program.
 
     Attributes:
-      ops, sources: of each equation.
-      path: names of the calls around; None outside of named ones.
-      around: the number of the equation whose program this is; 0: of none.
+      ops, sources: the primitive and source of each equation.
+      path: the names of the enclosing calls; None outside of named calls.
+      parent_number: the number of the equation whose program this is; 0 if there is none.
     """
 
     ops: list[Primitive]
     sources: list[Source | None]
     path: str | None
-    around: int
+    parent_number: int
 
 
 def scoped_name(path: str | None, source: Source | None, name: str) -> str:
-    """`name` after the names of the calls around and those of the scopes of its line."""
+    """Return `name` prefixed by the names of enclosing calls and the scopes of its source line."""
     name = "/".join(filter(None, (path, source.scope if source is not None else "", name)))
-    if len(name) > _LONGEST:  # of hundreds of calls in one another: else names alone are quadratic
-        name = f"{name[:_LONGEST // 2]}...{name[-_LONGEST // 2:]}"
+    if len(name) > _MAX_NAME:  # with hundreds of nested calls the names would take quadratic space
+        name = f"{name[:_MAX_NAME // 2]}...{name[-_MAX_NAME // 2:]}"
     return name
 
 
 class SourceLine(NamedTuple):
-    """Where in a user's code an operation comes from.
+    """The line of user code from which an operation comes.
 
     Attributes:
-      file, line: the place; "" and 0 where it is not known (programs read from text).
-      function: name of the function it stands in.
-      op: the primitive, after the names of the scopes and calls it stands in, as "encoder/dot_general".
+      file, line: the source line; "" and 0 if unknown (programs parsed from text).
+      function: name of the enclosing function.
+      op: the primitive, prefixed by the names of enclosing scopes and calls, as "encoder/dot_general".
       part: "" or "backward": see `lamina_ir.Source`.
     """
 
@@ -63,16 +63,16 @@ class SourceLine(NamedTuple):
 
 
 def resolve(bodies: Sequence[Body]) -> dict[int, SourceLine]:
-    """The place of each equation: its own, or that of the nearest call around it that has one."""
+    """Return the source line of each equation: its own, or that of the nearest enclosing call that has one."""
     rows = [(body, op, source) for body in bodies for op, source in zip(body.ops, body.sources)]
     found = {}
     for number, (body, op, source) in enumerate(rows, 1):
         name = scoped_name(body.path, source, op.name)
         part = source.part if source is not None else ""
-        around = body.around
-        while around and not (source is not None and part):
-            body, _, outer = rows[around - 1]
-            around = body.around
+        parent = body.parent_number
+        while parent and not (source is not None and part):
+            body, _, outer = rows[parent - 1]
+            parent = body.parent_number
             source = source or outer
             part = part or (outer.part if outer is not None else "")
         found[number] = (SourceLine("", 0, "", name, part) if source is None else
@@ -80,7 +80,7 @@ def resolve(bodies: Sequence[Body]) -> dict[int, SourceLine]:
     return found
 
 
-# Compiled where they are used, which is seldom: together a millisecond of every import.
+# Compiled at their rare uses: compiling all of them would add a millisecond to every import.
 _INSTRUCTION = r"^\s*(?:ROOT )?%?([\w.\-]+) = .*?(?:metadata=\{(.*?)\}(?:,|$|\s)|$)"
 _CALLED = r"(?:calls|to_apply|body|condition)=%?([\w.\-]+)"
 _COMPUTATION = r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{\s*$"
@@ -92,36 +92,37 @@ def _fields(text: str) -> dict[str, str]:
 
 
 def instruction_lines(hlo: str, lines: Mapping[int, SourceLine]) -> dict[str, tuple[SourceLine, ...]]:
-    """Which lines each instruction of an optimised HLO module comes from.
+    """Return the source lines of each instruction of an optimized HLO module.
 
     Args:
       hlo: the module's text, as `Compiled.as_text()` gives it.
       lines: number of an equation -> its line, as `source_map()` gives it.
     Returns:
-      Instruction name -> lines: its own first, then those of the instructions fused into it, each once. Instructions
-      that the compiler made for itself (copies, constants) are left out.
+      Instruction name -> lines: its own first, then those of the instructions fused into it, without duplicates.
+      Instructions that the compiler inserts (copies, constants) are left out.
     """
     numbers = _frames(hlo)
-    # own: instruction -> equation it is located at. holds: computation -> instructions; called: fusion -> computations that
-    # were fused. Loops and branches are not entered: their instructions are listed by themselves.
+    # own: instruction -> the equation of its location. holds: computation -> its instructions. called: fusion -> its
+    # fused computations. Loops and branches are not entered, because their instructions are listed separately.
     own: dict[str, int] = {}
     called: dict[str, list[str]] = {}
     holds: dict[str, list[str]] = {}
     inside = ""
     instruction, callees, computation = re.compile(_INSTRUCTION), re.compile(_CALLED), re.compile(_COMPUTATION)
-    for row in hlo.splitlines():
-        opened = computation.match(row)
+    for text_line in hlo.splitlines():
+        opened = computation.match(text_line)
         if opened:
             inside = opened[1]
             holds[inside] = []
             continue
-        found = instruction.match(row)
+        found = instruction.match(text_line)
         if found is None or not inside:
             continue
         name = found[1]
         holds[inside].append(name)
-        called[name] = callees.findall(row) if " fusion(" in row else []
-        # Older text names file and line beside the instruction, newer a stack frame of the table in front.
+        called[name] = callees.findall(text_line) if " fusion(" in text_line else []
+        # Older HLO text gives file and line at the instruction, newer text a stack frame of the table at the
+        # beginning.
         data = _fields(found[2] or "")
         number = numbers.get(data.get("stack_frame_id", ""), 0)
         if data.get("source_file") == FILE:
@@ -142,23 +143,23 @@ def instruction_lines(hlo: str, lines: Mapping[int, SourceLine]) -> dict[str, tu
 
 
 def _frames(hlo: str) -> dict[str, int]:
-    """Stack frame -> equation, from the tables that newer compilers write in front of a module."""
+    """Return stack frame -> equation, from the tables that newer compilers write at the beginning of a module."""
     files: dict[str, str] = {}
-    places: dict[str, int] = {}
+    locations: dict[str, int] = {}
     frames: dict[str, int] = {}
     table = ""
-    for row in hlo.splitlines():
-        if row in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
-            table = row
-        elif table == "FileNames" and row[:1].isdigit():
-            number, _, name = row.partition(" ")
+    for text_line in hlo.splitlines():
+        if text_line in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
+            table = text_line
+        elif table == "FileNames" and text_line[:1].isdigit():
+            number, _, name = text_line.partition(" ")
             files[number] = name.strip('"')
-        elif table in ("FileLocations", "StackFrames") and (found := re.match(_TABLE, row)):
+        elif table in ("FileLocations", "StackFrames") and (found := re.match(_TABLE, text_line)):
             data = _fields(found[2].replace("=", '="').replace(" ", '" ') + '"')
             if table == "FileLocations" and files.get(data["file_name_id"]) == FILE:
-                places[found[1]] = int(data["line"])
+                locations[found[1]] = int(data["line"])
             elif table == "StackFrames":
-                frames[found[1]] = places.get(data["file_location_id"], 0)
-        elif row.startswith(("ENTRY", "%")):
+                frames[found[1]] = locations.get(data["file_location_id"], 0)
+        elif text_line.startswith(("ENTRY", "%")):
             break
     return frames

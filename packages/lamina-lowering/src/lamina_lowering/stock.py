@@ -1,4 +1,5 @@
-"""The stock's names of this room, for its face and for stand-ins that change a few: `from lamina_lowering.stock import *`."""
+"""Default implementation of this package, re-exported by `__init__`; plugins import its names: `from
+lamina_lowering._default import *`."""
 from ._version import __version__
 from .hlo import as_dot_graph, as_hlo_text, as_portable_artifact, as_serialized_hlo_module_proto, xla_computation
 from .module import Lowered, lower

@@ -1,4 +1,5 @@
-"""The lowering table, and one overlay per platform: a row there wins over the common row on that platform alone."""
+"""The lowering rule table, and one overlay per platform: a rule of the overlay replaces the common rule on that
+platform."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,8 +13,10 @@ lowering_rules = RuleTable("lowering", "lamina_lowering/rules", leads=("ctx",))
 
 
 class PlatformTable(RuleTable):
-    """Rows for one platform; an op without one uses the common row. While a block of `lowering_rules.override` is open, its row
-    holds on every platform that is not overridden itself."""
+    """Rules for one platform; a primitive without one uses the common rule.
+
+    Inside of `lowering_rules.override`, the overriding rule applies to every platform whose own rule is not overridden.
+    """
 
     def __missing__(self, op: Primitive) -> Callable[..., Any]:
         if op in self.holes:
@@ -24,16 +27,16 @@ class PlatformTable(RuleTable):
         return super().unasked(op) and lowering_rules.unasked(op)
 
 
-_platforms: dict[str, PlatformTable] = {}  # grows by platform
+_platforms: dict[str, PlatformTable] = {}  # one entry per platform
 
 
 def platform_rules(platform: str) -> PlatformTable:
-    """The table of one platform's rows, which are asked before those of `lowering_rules`.
+    """Return the table of one platform's rules, which take precedence over `lowering_rules`.
 
     Args:
       platform: `cpu`, `cuda`, `rocm` or `tpu`.
     Returns:
-      The table, made at the first call: `platform_rules("cuda").define(op, rule)`.
+      The table, created on the first call: `platform_rules("cuda").define(primitive, rule)`.
 
     >>> from lamina_ir import parse, prims
     >>> from lamina_lowering import lower
@@ -51,7 +54,8 @@ def platform_rules(platform: str) -> PlatformTable:
 
 
 class Rows(dict[Primitive, Callable[..., Any]]):
-    """Common rows and one platform's, merged, as they were at one `version`; a miss raises what the tables say."""
+    """The common rules merged with those of one platform, at one `version`; a missing rule raises the error of the
+    tables."""
 
     def __init__(self, platform: str) -> None:
         overlay = platform_rules(platform)
@@ -74,10 +78,10 @@ _merged: dict[str, Rows] = {}
 
 
 def rows(platform: str) -> Rows:
-    """The rows in force on a platform, as one dict that does not change any more; its `version` belongs to cache keys."""
+    """Return the rules in force on a platform as a dict that does not change; its `version` is part of cache keys."""
     known = _merged.get(platform)
     while known is None or known.version != _version(platform):
-        known = _merged[platform] = Rows(platform)  # merged again if a row has changed meanwhile
+        known = _merged[platform] = Rows(platform)  # repeat if a rule changed while merging
     return known
 
 

@@ -1,4 +1,4 @@
-"""Run lowered programs on jaxlib's CPU client, and compare ops with their NumPy meaning. For tests."""
+"""Run lowered programs on jaxlib's CPU client and compare primitives with their NumPy implementation, for tests."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ register_kernels = _jaxlib.register_kernels
 
 
 def one_op(prim: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
-    """The program of a single equation."""
+    """Return the program of a single equation."""
     ins = [Var(a) for a in avals]
     out = prim.infer(*avals, **params)
     outs = [Var(a) for a in (out if prim.multiple else (out,))]
@@ -28,7 +28,7 @@ def one_op(prim: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> Clo
 
 
 def check_lowering(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> None:
-    """Compare the compiled op with its NumPy meaning on these arguments."""
+    """Compare a compiled primitive with its NumPy implementation on these arguments."""
     avals = [aval_of(a) for a in args]
     arrays = [np.asarray(a, v.dtype) for a, v in zip(args, avals, strict=True)]
     got = run_lowered(lower(one_op(prim, avals, params)), *arrays)
@@ -39,13 +39,13 @@ def check_lowering(prim: Primitive, args: Sequence[Any], params: dict[str, Any])
 
 
 def check_collective(prim: Primitive, operands: Sequence[Sequence[Any]], params: dict[str, Any], env: Any) -> None:
-    """Compare a compiled collective on every device with its NumPy meaning.
+    """Compare a compiled collective on every device with its NumPy implementation.
 
     Args:
       prim: the collective.
       operands: for each operand one array per device.
       params: the equation's params.
-      env: `lamina_ir.spmd.AxisEnv` of the axes around it.
+      env: the `AxisEnv` of the enclosing axes.
     """
     lowered = lower(one_op(prim, [aval_of(xs[0]) for xs in operands], params),
                     axis_env=list(zip(env.names, env.sizes, strict=True)))

@@ -1,9 +1,9 @@
-"""Named axes: `pmap` and `xmap`, their rows in the tables of the rooms below, and the collectives. No backend needed."""
+"""Named axes: `pmap`, `xmap`, `shard_map`, their transformation rules, and the collectives. Needs no backend."""
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from lamina_ir.layers import fill as _fill
 
-from . import _version  # noqa: F401  first: it says which versions of neighbours fit
+from . import _version  # noqa: F401 first: checks the versions of sibling packages
 
 if _TYPE_CHECKING:
     from .stock import *

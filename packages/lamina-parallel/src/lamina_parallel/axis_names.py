@@ -1,7 +1,8 @@
-"""What `xmap` is told of axes: which dimensions of an array are named axes inside, in the two forms that users write.
+"""Parse `in_axes` and `out_axes` of `xmap`: which dimensions of an array are named axes, in the two forms that users
+write.
 
-    {0: "left", 2: "right"}        these dimensions, counted in the whole array
-    ["left", "right", ...]         the leading ones; without the Ellipsis all of them
+    {0: "left", 2: "right"}        these dimensions, counted in the unmapped array
+    ["left", "right", ...]         the leading dimensions; without the Ellipsis all dimensions
 """
 from __future__ import annotations
 
@@ -18,8 +19,11 @@ __all__ = ["Mappings", "Named"]
 
 
 def _is_mapping(x: Any) -> bool:
-    """Whether it is one array's mapping, or what stands in the place of one. Dicts and lists that hold dicts and lists, which
-    name no axis as they cannot be hashed, are trees."""
+    """Return whether `x` is the mapping of one array, or a malformed one.
+
+    Dicts and lists that contain dicts or lists are trees of mappings: such values are not hashable, so they cannot be
+    axis names.
+    """
     if isinstance(x, dict):
         return all(isinstance(k, int) for k in x) and not any(isinstance(v, (dict, list)) for v in x.values())
     if isinstance(x, list):
@@ -28,35 +32,36 @@ def _is_mapping(x: Any) -> bool:
 
 
 class Named:
-    """The mapping of one array.
+    """The axis mapping of one array.
 
     Args:
-      lead: gives whose it is, in words.
-      given: what the user wrote.
+      lead: returns the prefix of error messages, which names the mapping.
+      given: the user's dict or list.
     Attributes:
-      places: dimension -> name, in the user's order.
-      whole: whether no other dimensions may be left.
+      dim_names: dimension -> name, in the user's order.
+      is_complete: whether the mapping must name all dimensions.
       names: the names.
     Raises:
-      TypeError: it is no mapping, or something in it no name. ValueError: an axis is named twice.
+      TypeError: `given` is not a mapping, or contains an invalid name.
+      ValueError: an axis is named twice.
 
-    >>> Named(lambda: "in_axes", ["left", ...]).places
+    >>> Named(lambda: "in_axes", ["left", ...]).dim_names
     {0: 'left'}
     """
 
-    __slots__ = ("given", "places", "whole", "names")
+    __slots__ = ("given", "dim_names", "is_complete", "names")
 
     def __init__(self, lead: Callable[[], str], given: Any) -> None:
-        self.given, self.whole = given, False
+        self.given, self.is_complete = given, False
         if isinstance(given, dict) and _is_mapping(given):
-            self.places = dict(given)
+            self.dim_names = dict(given)
             if any(isinstance(k, bool) for k in given):
                 raise TypeError(f"{lead()}: the keys of a mapping are positions of dimensions, integers; got {given!r}")
         elif isinstance(given, list) and _is_mapping(given):
             if ... in given[:-1]:
-                raise TypeError(f"{lead()}: the Ellipsis stands last, for the dimensions that follow; got {given!r}")
-            self.whole = not given or given[-1] is not ...
-            self.places = dict(enumerate([n for n in given if n is not ...]))
+                raise TypeError(f"{lead()}: the Ellipsis must be last, for the remaining dimensions; got {given!r}")
+            self.is_complete = not given or given[-1] is not ...
+            self.dim_names = dict(enumerate([n for n in given if n is not ...]))
         else:
             hint = ". vmap's integers are written {0: 'name'}" if isinstance(given, int) else ""
             hint = ". For an array without named axes write {}" if given is None else hint
@@ -64,53 +69,56 @@ class Named:
             hint = ". The keys of a dict from dimension to axis name are integers" if isinstance(given, str) else hint
             raise TypeError(f"{lead()} must be a dict from dimension to axis name, or a list of names that ends with ...; got "
                             f"{type(given).__name__}: {given!r:.80}{hint}")
-        for name in self.places.values():
+        for name in self.dim_names.values():
             if name is None:
-                raise TypeError(f"{lead()}: None names no axis; leave out the dimensions that stay, as in {{1: 'name'}}; got "
-                                f"{given!r}")
+                raise TypeError(f"{lead()}: an axis name must not be None; leave out unnamed dimensions, as in "
+                                f"{{1: 'name'}}; got {given!r}")
             if type(name) is not str:
                 checked_axis_name(lead(), name)
-        self.names: tuple[Hashable, ...] = tuple(self.places.values())
+        self.names: tuple[Hashable, ...] = tuple(self.dim_names.values())
         if len(set(self.names)) < len(self.names):
             twice = next(n for n in self.names if self.names.count(n) > 1)
             raise ValueError(f"{lead()}: the axis {twice!r} is named twice for one array; got {given!r}")
 
     @property
     def key(self) -> Any:
-        """Equal for mappings that mean the same."""
-        return tuple(self.places.items()), self.whole
+        """A hashable key, equal for equivalent mappings."""
+        return tuple(self.dim_names.items()), self.is_complete
 
-    def entry(self, ndim: int, tell: Callable[[], tuple[str, str]]) -> tuple[Any, ...]:
-        """The entry of each dimension of a whole array with `ndim` of them; `tell` gives where the mapping stands, and what the
-        array is, in words."""
+    def entry(self, ndim: int, describe: Callable[[], tuple[str, str]]) -> tuple[Any, ...]:
+        """Return the entry of each dimension of an unmapped array with `ndim` dimensions.
+
+        `describe` returns the name of the mapping and a description of the array for error messages.
+        """
         entry: list[Any] = [None] * ndim
-        for at, name in self.places.items():
+        for at, name in self.dim_names.items():
             if not -ndim <= at < ndim:
-                (lead, words), what = tell(), f"{len(self.places)} axes" if isinstance(self.given, list) else f"dimension {at}"
-                raise ValueError(f"{lead} names {what}, {self.given!r}, of {words}, which has {ndim} "
+                lead, array = describe()
+                what = f"{len(self.dim_names)} axes" if isinstance(self.given, list) else f"dimension {at}"
+                raise ValueError(f"{lead} names {what}, {self.given!r}, of {array}, which has {ndim} "
                                  f"dimension{'s' * (ndim != 1)}")
             if entry[at] is not None:
-                lead, words = tell()
-                raise ValueError(f"{lead}: two axes are named for dimension {at % ndim} of {words}: {self.given!r}")
+                lead, array = describe()
+                raise ValueError(f"{lead}: two axes are named for dimension {at % ndim} of {array}: {self.given!r}")
             entry[at] = prims.Indexed((name,))
-        if self.whole and ndim > len(self.places):
-            lead, words = tell()
-            raise ValueError(f"{lead}: {self.given!r} has no Ellipsis, so it must name all {ndim} dimensions of {words}. End "
-                             "it with ... where others are left")
+        if self.is_complete and ndim > len(self.dim_names):
+            lead, array = describe()
+            raise ValueError(f"{lead}: {self.given!r} has no Ellipsis, so it must name all {ndim} dimensions of {array}. "
+                             "End it with ... if others remain")
         return tuple(entry)
 
 
 class Mappings:
-    """A tree of mappings that is a prefix of the arguments, or of the result.
+    """A tree of axis mappings that is a prefix of the arguments, or of the result.
 
     Args:
-      lead: the call, in words.
+      lead: the prefix of error messages, as "xmap of `f`".
       what: `in_axes` or `out_axes`.
-      given: what the user wrote.
+      given: the user's tree.
       fun: the function.
     Attributes:
-      leaves: each mapping, a `Named`.
-      names: all axes that are named, in order.
+      leaves: the mappings, each an `AxisMapping`.
+      names: all named axes, in order.
 
     >>> Mappings("xmap of `f`", "in_axes", ({0: "a"}, ["b", ...]), None).names
     ('a', 'b')
@@ -123,12 +131,13 @@ class Mappings:
             given = tuple(given)
         self.tree = given
         leaves, self.structure = trees.tree_flatten(given, _is_mapping)
-        self.leaves = [Named(lambda i=i: self._said(i), x) for i, x in enumerate(leaves)]  # type: ignore[misc]
+        self.leaves = [Named(lambda i=i: self._describe(i), x) for i, x in enumerate(leaves)]  # type: ignore[misc]
         self.names = tuple(dict.fromkeys(name for leaf in self.leaves for name in leaf.names))
         self.key = self.structure, tuple([leaf.key for leaf in self.leaves])
 
-    def of(self, full: Any) -> list[Named]:
-        """The mapping of each leaf of a tree; `full` has what errors show at its leaves. For arguments it is their tuple."""
+    def broadcast_to(self, full: Any) -> list[Named]:
+        """Return the mapping of each leaf of the tree `full`, whose leaves are shown in errors. For arguments it is
+        their tuple."""
         spec = self.tree
         if self.what == "in_axes" and isinstance(spec, tuple) and len(spec) != len(full):
             names = ", ".join([argument_name(self.fun, i) for i in range(len(full))])
@@ -143,16 +152,16 @@ class Mappings:
             raise ValueError(f"{self.lead}: {self.what} must be a prefix of {whole}, which {text}; got {self.given!r:.200} for "
                              f"{full!r:.300}") from None
 
-    def where(self, mapping: Named) -> str:
-        """Where a mapping stands, in words: `out_axes['loss']`."""
+    def path_text(self, mapping: Named) -> str:
+        """Return the path of a mapping as text: `out_axes['loss']`."""
         i = next(i for i, leaf in enumerate(self.leaves) if leaf is mapping)
         return f"{self.what}{trees.keystr(self._path(i))}"
 
     def _path(self, i: int) -> Any:
         return trees.tree_leaves_with_path(self.tree, is_leaf=_is_mapping)[i][0]
 
-    def _said(self, i: int) -> str:
-        """What a mapping is called while it is looked at."""
+    def _describe(self, i: int) -> str:
+        """Return the prefix of error messages about a mapping."""
         path = self._path(i)
         mine = self.what == "in_axes" and isinstance(self.tree, tuple) and self.fun is not None
         return (f"{self.lead}: {self.what}{trees.keystr(path)}"
@@ -160,7 +169,7 @@ class Mappings:
 
 
 def sizes_of(lead: str, given: Any) -> dict[Hashable, int]:
-    """`axis_sizes`, checked."""
+    """Check `axis_sizes` and return it as a dict from axis name to size."""
     if given is None:
         return {}
     if not isinstance(given, dict) and not hasattr(given, "keys"):
@@ -169,7 +178,7 @@ def sizes_of(lead: str, given: Any) -> dict[Hashable, int]:
     for name in given:
         size = given[name]
         if name is None:
-            raise TypeError(f"{lead}: axis_sizes: None names no axis; got {given!r:.80}")
+            raise TypeError(f"{lead}: axis_sizes: an axis name must not be None; got {given!r:.80}")
         checked_axis_name(f"{lead}: axis_sizes", name)
         if isinstance(size, bool) or not hasattr(size, "__index__"):
             raise TypeError(f"{lead}: axis_sizes[{name!r}] must be an integer; got {type(size).__name__}: {size!r:.80}")
@@ -180,7 +189,7 @@ def sizes_of(lead: str, given: Any) -> dict[Hashable, int]:
 
 
 def resources_of(lead: str, given: Any, known: Sequence[Hashable]) -> dict[Hashable, tuple[Any, ...]]:
-    """`axis_resources`, checked: axis -> resources."""
+    """Check `axis_resources` and return it as a dict from axis name to a tuple of resources."""
     if given is None:
         return {}
     if not isinstance(given, dict) and not hasattr(given, "keys"):
@@ -202,5 +211,5 @@ def resources_of(lead: str, given: Any, known: Sequence[Hashable]) -> dict[Hasha
             raise ValueError(f"{lead}: axis_resources[{name!r}] names a resource twice: {mine!r}")
         if SerialLoop in found[name]:
             raise TypeError(f"{lead}: axis_resources[{name!r}] is SerialLoop, which is a class; write SerialLoop(n), with "
-                            "the number of turns")
+                            "the number of iterations")
     return {name: mine for name, mine in found.items() if mine}

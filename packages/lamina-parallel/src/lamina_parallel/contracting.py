@@ -1,7 +1,8 @@
-"""Sums over an axis along which a product of arrays has a result for each position, as products that sum over it.
+"""Rewrite sums of batched products as contractions.
 
-Where positions share an operand, its cotangent is the sum of theirs: of a weight, one product of a row and a column for each
-position. As one product over all of them it takes no memory for each, and runs several times as fast.
+A program may sum, over an axis, a product that has a batch dimension along it. The cotangent of a shared weight is an
+example: the sum, over the positions, of the outer product of a vector and a vector. As a single contraction over the
+axis it stores no product for each position and runs several times as fast.
 """
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ __all__ = ["contracted"]
 
 
 def contracted(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """A program in which sums of products over axes that these carry along are products that sum over them.
+    """Replace each sum over batch dimensions of a `dot_general` by a `dot_general` that contracts them.
 
     Args:
-      closed: the program; those nested in it stay.
+      closed: the program; nested programs are left unchanged.
     Returns:
-      A program; itself where there is nothing to do.
+      The new program; `closed` itself if nothing changes.
 
     >>> from lamina_ir import parse
     >>> dot = "dot_general[dimension_numbers=(((), ()), ((0,), (0,))) precision=None preferred_element_type=None] a b"
@@ -35,15 +36,18 @@ def contracted(closed: ClosedJaxpr) -> ClosedJaxpr:
     eqns: list[Eqn] = []
     changed = False
     for e in jaxpr.eqns:
-        found = _joined(e, made, uses) if e.primitive is prims.reduce_sum_p and e.invars[0] in made else None
+        found = _contract(e, made, uses) if e.primitive is prims.reduce_sum_p and e.invars[0] in made else None
         changed = changed or found is not None
         eqns += found or [e]
     return dce(ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, jaxpr.outvars), closed.consts),
                instantiate=True)[0] if changed else closed
 
 
-def _joined(e: Eqn, made: dict[Any, Eqn], uses: Counter[Any]) -> list[Eqn] | None:
-    """The equations for a sum of a product, perhaps with transposes between the two that nothing else reads."""
+def _contract(e: Eqn, made: dict[Any, Eqn], uses: Counter[Any]) -> list[Eqn] | None:
+    """Return the equations that replace a sum of a product, or None if the sum does not match.
+
+    Between the two there may be transposes that nothing else reads.
+    """
     x, axes, orders = e.invars[0], e.params["axes"], []
     while x in made and uses[x] == 1 and made[x].primitive is prims.transpose_p:
         order = made[x].params["permutation"]
@@ -55,23 +59,27 @@ def _joined(e: Eqn, made: dict[Any, Eqn], uses: Counter[Any]) -> list[Eqn] | Non
     dot = made[x]
     if dot.primitive is not prims.dot_general_p:
         return None
-    (ours, theirs), (left, right) = dot.params["dimension_numbers"]
-    if not axes or max(axes) >= len(left):
+    (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dot.params["dimension_numbers"]
+    # dot_general puts the batch dimensions first, so the summed axes must be among these.
+    if not axes or max(axes) >= len(lhs_batch):
         return None
-    kept = [i for i in range(len(left)) if i not in axes]
-    numbers = ((*ours, *[left[i] for i in axes]), (*theirs, *[right[i] for i in axes]))
-    params = {**dot.params, "dimension_numbers": (numbers, (tuple([left[i] for i in kept]), tuple([right[i] for i in kept])))}
-    # The product, then the transposes of what is left of it.
-    aval, gone = e.outvars[0].aval, frozenset(axes)
-    left_over = [n for i, n in enumerate(x.aval.shape) if i not in gone]
-    total = Var(_like(aval, left_over))
+    batch_left = [i for i in range(len(lhs_batch)) if i not in axes]
+    numbers = ((*lhs_contract, *[lhs_batch[i] for i in axes]), (*rhs_contract, *[rhs_batch[i] for i in axes]))
+    batch = tuple([lhs_batch[i] for i in batch_left]), tuple([rhs_batch[i] for i in batch_left])
+    params = {**dot.params, "dimension_numbers": (numbers, batch)}
+    # Emit the contraction, then the transposes restricted to the dimensions that remain.
+    aval, summed = e.outvars[0].aval, frozenset(axes)
+    shape = [n for i, n in enumerate(x.aval.shape) if i not in summed]
+    total = Var(_like(aval, shape))
     eqns = [dot.replace(outvars=[total], params=params)]
     for order in reversed(orders):
-        at = {old: new for new, old in enumerate([i for i in range(len(order)) if i not in gone])}
-        turned, gone = tuple([at[i] for i in order if i in at]), frozenset([k for k, i in enumerate(order) if i in gone])
-        left_over = [left_over[i] for i in turned]
-        before, total = total, Var(_like(aval, left_over))
-        eqns.append(e.replace(primitive=prims.transpose_p, invars=[before], outvars=[total], params={"permutation": turned}))
+        at = {old: new for new, old in enumerate([i for i in range(len(order)) if i not in summed])}
+        permutation = tuple([at[i] for i in order if i in at])
+        summed = frozenset([k for k, i in enumerate(order) if i in summed])
+        shape = [shape[i] for i in permutation]
+        before, total = total, Var(_like(aval, shape))
+        eqns.append(e.replace(primitive=prims.transpose_p, invars=[before], outvars=[total],
+                              params={"permutation": permutation}))
     return [*eqns[:-1], eqns[-1].replace(outvars=e.outvars)]
 
 

@@ -1,9 +1,10 @@
-"""The door for runtimes, and for nobody else: what `pmap` hands to the dispatcher in force, meshes in tiles, and `placed`,
-which writes a program's maps of named axes in other ops before it is compiled, and the block in which functions of arrays over
-several processes are staged.
+"""Extension API for runtimes.
 
-Of `PmapSpec` a dispatcher reads what `lamina_tracing.extend.CallSpec` says.
-"""
+It contains the spec that `pmap` passes to the active dispatcher, conversions between meshes and tiles, `lower_xmaps`,
+which rewrites the `xmap` equations of a program before it is compiled, and `global_view`, the context in which
+functions of global arrays are traced.
+
+A dispatcher reads the attributes of `PmapSpec` that `lamina_tracing.extend.CallSpec` declares."""
 from .mesh import mesh_in_scope
 from .partition_spec import mesh_in_text, placement_text, spec_of, tiles_for
 from .placement import placed

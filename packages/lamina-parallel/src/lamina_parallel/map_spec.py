@@ -1,4 +1,5 @@
-"""What the specs of maps over devices have in common: how a call finds its program, which is a single map."""
+"""Shared base of the specs of maps over devices: find or trace the program of a call, which is a single map equation.
+"""
 from __future__ import annotations
 
 import functools
@@ -14,10 +15,10 @@ __all__ = ["MapSpec", "made_at"]
 
 
 class MapSpec:
-    """A function and how it is mapped: what a dispatcher's `pmap` makes a callable of.
+    """A function and how it is mapped, from which a dispatcher's `pmap` makes a callable.
 
-    Those of a kind say how a call's arguments are flattened (`split`), what one is called (`argument`), what programs depend on
-    beside their types (`share`), and how one is staged (`_stage`).
+    Subclasses define how a call's arguments are flattened (`split`), how one is named in errors (`argument`), what a
+    program depends on besides argument types (`share`), and how it is traced (`_stage`).
     """
 
     device = in_shardings = out_shardings = compiler_options = None
@@ -32,15 +33,15 @@ class MapSpec:
     programs: dict[Any, Staged]
 
     def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
-        """(flat dynamic arguments, their tree, key of the static ones)."""
+        """Return the flat dynamic arguments, their tree, and the key of the static arguments."""
         raise NotImplementedError
 
     def argument(self, tree: Any, i: int) -> str:
-        """What the user calls a flat argument, of this structure: `params['w'][0]`."""
+        """Return the user's name of a flat argument: `params['w'][0]`."""
         raise NotImplementedError
 
     def share(self, flat: Sequence[Any] = ()) -> Any:
-        """What a program of these flat arguments depends on that neither types nor settings say."""
+        """Return the part of the cache key that neither argument types nor settings determine."""
         raise NotImplementedError
 
     def _stage(self, args: Sequence[Any], kwargs: dict[str, Any], avals: Sequence[Any], flat: Sequence[Any], tree: Any,
@@ -48,15 +49,19 @@ class MapSpec:
         raise NotImplementedError
 
     def stage_types(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Staged, Any]:
-        """(program, tree of the dynamic arguments) for arrays or anything with shape and dtype."""
+        """Return the program, and the tree of the dynamic arguments, for arrays or other values with shape and dtype.
+        """
         flat, tree, static = self.split(args, kwargs)
         types = [Tracer(EVALUATION, a) for a in duck_types(self.call, self.name, flat, tree)]
         return self.stage_call(args, kwargs, types, tree, static), tree
 
     def stage_call(self, args: Sequence[Any], kwargs: dict[str, Any], flat: list[Any], tree: Any, static: Any,
                    rows: int | None = None) -> Staged:
-        """The program for arguments of these types, staged now or remembered: a single map. It takes the values in `outer`,
-        which all devices share, and then the arguments. `rows` are those of all processes, where their devices do not say."""
+        """Return the program for arguments of these types, a single map, from the cache or newly traced.
+
+        It takes the values in `outer`, which all devices share, and then the arguments. `rows` is the size of the
+        mapped axis in all processes, if their devices do not determine it.
+        """
         for i, x in enumerate(flat):
             if stands_for_array(x):
                 flat[i] = x.__jax_array__()
@@ -73,33 +78,33 @@ class MapSpec:
             raise TypeError(f"{self.lead}: {self.argument(tree, i)}: {e}{self.hint}") from None
 
     def donated(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bool, ...]:
-        """For each flat dynamic argument, whether the caller gives up its buffer; (): none."""
+        """Return whether each flat dynamic argument is donated; () if none is."""
         return self._jit.donated(args, kwargs)
 
     def call_staged(self, staged: Staged, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
-        """Apply a staged program as one map, through whatever transformations its arguments are in."""
+        """Bind a traced program as one map equation, under the transformations of its arguments."""
         e, = staged.closed.jaxpr.eqns
         outs = bind(e.primitive, *staged.outer, *flat, **e.params)
         return trees.tree_unflatten(staged.out_tree, outs)
 
     def inlined(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """A map is never part of a program without being a map."""
+        """Call the map inside of another program; it stays one map equation."""
         flat, tree, static = self.split(args, kwargs)
         return self.call_staged(self.stage_call(args, kwargs, flat, tree, static), flat)
 
     def called_by(self, dispatcher: Any) -> Callable[..., Any]:
-        """The callable that a dispatcher makes of it."""
+        """Return the callable that a dispatcher makes of this spec."""
         return dispatcher.pmap(self)
 
     def portable(self) -> Callable[..., Any]:
-        """The callable of the default dispatcher: the evaluator runs the mapped call."""
-        made_under = slots.dispatcher
+        """Return the callable of the default dispatcher, which binds the map equation to the evaluator."""
+        creator = slots.dispatcher
         forward: tuple[Any, Callable[..., Any]] | None = None
 
         @boundary
         def mapped(*args: Any, **kwargs: Any) -> Any:
             nonlocal forward
-            if slots.dispatcher is not made_under:
+            if slots.dispatcher is not creator:
                 if forward is None or forward[0] is not slots.dispatcher:
                     forward = slots.dispatcher, slots.dispatcher.pmap(self)
                 return forward[1](*args, **kwargs)
@@ -111,7 +116,7 @@ class MapSpec:
 
 
 def made_at(closed: ClosedJaxpr, i: int) -> str:
-    """Where a result of a program was made, as far as that is known."""
+    """Describe which equation computes a result of a program, as far as it is known, for error messages."""
     result = closed.jaxpr.outvars[i]
     if result in closed.jaxpr.invars:
         return ": it is an argument that is mapped"

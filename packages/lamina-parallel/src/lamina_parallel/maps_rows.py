@@ -1,8 +1,9 @@
-"""Rows of the maps (`xla_pmap`, `xmap`, `shard_map`) in the tables of the rooms below.
+"""Transformation rules of the map primitives `xla_pmap`, `xmap` and `shard_map`.
 
-Forward derivatives and batches follow from their flow. The transpose is that of the function from all members' operands to all
-members' results, in which a value that the members share is one value: a result that lies along no axis is one, whose cotangent
-is taken as it is, and an operand that all have gets the sum of their cotangents, made inside.
+JVP and batching rules follow from their region signatures. The transpose rule is that of the function from all members'
+operands to all members' results, in which a value shared by the members is one value. A result that is not mapped along
+an axis is such a value, so its cotangent enters once. An unmapped operand gets the sum of the members' cotangents,
+computed inside of the map.
 """
 from __future__ import annotations
 
@@ -25,34 +26,37 @@ Flags = tuple[bool, ...]
 
 
 def map_transpose(prim: Any) -> Callable[..., Any]:
-    """The row of a map in `transpose_rules`."""
+    """Make the transpose rule of a map primitive."""
     binds = prim.flow.binds
 
-    def row(cts: Sequence[Any], /, *args: Any, **params: Any) -> Any:
+    def transpose(cts: Sequence[Any], /, *args: Any, **params: Any) -> Any:
         linear, active = tuple([is_linear(a) for a in args]), tuple([ct is not None for ct in cts])
-        params = _typed(binds, params)
+        params = _with_typed_body(binds, params)
         ins, outs = params[binds.ins], params[binds.outs]
         names = binds.names(params)
-        # Which axes an operand or result does not lie along: one value for all members of these.
+        # the axes along which an operand or result is not mapped: all members along these share one value
         shared, agreed = ([names - binds.along(params, entry) for entry in entries] for entries in (ins, outs))
-        program, kept = _backward(params["call_jaxpr"], binds.axes(params), linear, active, shared, agreed)
-        held = [i for i, on in enumerate(linear) if not on]
-        given = [k for k, on in enumerate(active) if on]
-        wanted = [i for i, on in enumerate(linear) if on]
-        entries = (*[ins[i] for i in held], *[outs[k] for k in given])
+        program, kept = _transpose_body(params["call_jaxpr"], binds.axes(params), linear, active, shared, agreed)
+        residuals = [i for i, on in enumerate(linear) if not on]
+        active_outs = [k for k, on in enumerate(active) if on]
+        linear_ins = [i for i, on in enumerate(linear) if on]
+        entries = (*[ins[i] for i in residuals], *[outs[k] for k in active_outs])
         fresh = {p: prim.defaults.get(p, (new,) * len(entries)) for p, new in prim.flow.spent.items()}
-        back = bind(prim, *[args[i] for i in held], *[cts[k] for k in given], **{
+        back = bind(prim, *[args[i] for i in residuals], *[cts[k] for k in active_outs], **{
             **params, **fresh, "call_jaxpr": program, binds.ins: entries,
-            binds.outs: tuple([ins[i] for i, on in zip(wanted, kept) if on])})
-        found = dict(zip([i for i, on in zip(wanted, kept) if on], back))
+            binds.outs: tuple([ins[i] for i, on in zip(linear_ins, kept) if on])})
+        found = dict(zip([i for i, on in zip(linear_ins, kept) if on], back))
         return found.get(0) if len(args) == 1 else [found.get(i) for i in range(len(args))]
 
-    return row
+    return transpose
 
 
-def _typed(binds: Any, params: dict[str, Any]) -> dict[str, Any]:
-    """The params of a map whose program has types for what lies along its axes; copies that `linearize` keeps may lack them.
-    Types speak of named axes only, so an axis without a name has one if there is anything that its members share."""
+def _with_typed_body(binds: Any, params: dict[str, Any]) -> dict[str, Any]:
+    """Return the params with a body whose types name the axes along which values vary.
+
+    Copies of programs that `linearize` stores may lack these. Types contain only named axes, so an unnamed axis gets a
+    name if the members share any operand or result.
+    """
     body = params["call_jaxpr"]
     taken = body.jaxpr.axis_names.union([f.name for f in now.axes])
     if any(type(name) is UnnamedAxis for name in binds.names(params)) and None in (*params[binds.ins], *params[binds.outs]):
@@ -62,26 +66,29 @@ def _typed(binds: Any, params: dict[str, Any]) -> dict[str, Any]:
     return {**params, "call_jaxpr": typed_program(body, marks, taken | binds.names(params))}
 
 
-def _backward(body: ClosedJaxpr, axes: Sequence[tuple[Any, int]], linear: Flags, active: Flags, shared: Sequence[Any],
-              agreed: Sequence[Any]) -> tuple[ClosedJaxpr, Flags]:
-    """A member's program from what is held and the cotangents of results to those of linear operands, and which have one."""
+def _transpose_body(body: ClosedJaxpr, axes: Sequence[tuple[Any, int]], linear: Flags, active: Flags, shared: Sequence[Any],
+                    agreed: Sequence[Any]) -> tuple[ClosedJaxpr, Flags]:
+    """Return a member's program from residuals and cotangents of results to cotangents of linear operands, and which of
+    these exist."""
     sizes = dict(axes)
 
     def make() -> tuple[ClosedJaxpr, Flags]:
         with from_outside(axes, body):
-            # A result that is the same on all members of an axis, along which it lies outside, becomes a copy on each.
+            # A result that is equal on all members of an axis along which it is mapped outside is a separate copy on
+            # each member.
             overs = tuple([frozenset(sizes) - same for same in agreed])
             back = transpose_program(body, linear, active, (), overs, open=True)
             each = frozenset([name for name in sizes if not counts_once(name)])
             count = len(linear) - sum(linear)
-            # Where it is not known that all members have one value, the first one's is taken.
+            # If the members are not known to agree on an unmapped result, the map takes the first member's value, so
+            # only that member gets the cotangent.
             firsts = [same & (a.over | each) for same, a, on in zip(agreed, body.out_avals, active) if on]
             sums = [same for same, on in zip([s for s, on in zip(shared, linear) if on], back.active_out) if on]
 
             def run(*xs: Any) -> list[Any]:
-                cts = [_of_the_first(x, names) for x, names in zip(xs[count:], firsts)]
+                cts = [_for_first_member(x, names) for x, names in zip(xs[count:], firsts)]
                 found = eval_jaxpr(back.program, [*xs[:count], *cts])
-                return [_summed(ct, same & (typeof(ct).over | each)) for ct, same in zip(found, sums)]
+                return [_sum_shared(ct, same & (typeof(ct).over | each)) for ct, same in zip(found, sums)]
 
             cts = [a.differing(a.over - same) for a, same in zip(
                 back.program.in_avals[count:], [same for same, on in zip(agreed, active) if on])]
@@ -92,15 +99,15 @@ def _backward(body: ClosedJaxpr, axes: Sequence[tuple[Any, int]], linear: Flags,
     return body.derived(key, make)
 
 
-def _of_the_first(ct: Any, names: frozenset[Any]) -> Any:
-    """The cotangent for the first member of these axes, and zero for the others."""
+def _for_first_member(ct: Any, names: frozenset[Any]) -> Any:
+    """Return the cotangent on the first member of these axes and zero on the others."""
     for name in sorted(names, key=repr):
         ct = lax.select(lax.eq(lax.axis_index((name,)), np.int32(0)), ct, lax.full_like(ct, 0))
     return ct
 
 
-def _summed(ct: Any, names: Any) -> Any:
-    """The cotangent of what the members of these axes share."""
+def _sum_shared(ct: Any, names: Any) -> Any:
+    """Sum the cotangent of a value shared by the members of these axes."""
     if not names:
         return ct
     found, = bind(prims.psum_p, ct, axes=tuple(sorted(names, key=repr)), axis_index_groups=None)

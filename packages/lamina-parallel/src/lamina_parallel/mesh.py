@@ -1,6 +1,6 @@
-"""`Mesh`: devices in a grid whose axes have names, and `with mesh:`, the mesh in scope.
+"""`Mesh`: an array of devices whose axes have names, and `with mesh:`, the mesh in scope.
 
-A mesh knows of its devices that they can be compared, and their `platform`, `id` and `process_index`.
+Devices must be comparable and have `platform`, `id` and `process_index`.
 """
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from lamina_ir import config
 
 __all__ = ["Mesh", "mesh_in_scope", "sizes_here"]
 
-# What programs are staged and called under: names, sizes and numbers of the devices. The mesh itself would keep its devices.
+# The part of the cache key: names, sizes and ids of the devices. The mesh itself would keep its devices alive.
 _in_scope = config.Option("mesh", None, keyed=True, check=lambda value: _check_scope(value),
                           help="the mesh of `with mesh:`, which sets it")
 
 
 class _Open(threading.local):
-    """The blocks of a thread: (mesh, the block of the setting)."""
+    """Per thread, the open blocks: (mesh, context of the setting)."""
 
     def __init__(self) -> None:
         self.blocks: list[tuple[Mesh, Any]] = []
@@ -34,10 +34,10 @@ _entered: weakref.WeakValueDictionary[Any, Mesh] = weakref.WeakValueDictionary()
 
 
 class Mesh:
-    """Devices in a grid with a name for each axis; how arrays lie on them is said by the names (`PartitionSpec`).
+    """An array of devices with a name for each axis; a `PartitionSpec` assigns the axes to the dimensions of arrays.
 
-    In a block `with mesh:` a `PartitionSpec` alone stands for a sharding over this mesh. Blocks may stand in one another, of
-    one mesh too; the innermost of this thread counts.
+    In a block `with mesh:` a `PartitionSpec` alone denotes a sharding over this mesh. Blocks may be nested, also blocks
+    of one mesh; the innermost block of the thread applies.
 
     Args:
       devices: an array or nested list of devices, of one platform, each once.
@@ -46,10 +46,10 @@ class Mesh:
       devices: an array of devices.
       axis_names: a tuple.
       shape: name -> length of the axis, in order.
-      size: how many devices there are.
+      size: the number of devices.
     Raises:
-      TypeError: something in `devices` is no device, or a name cannot be one.
-      ValueError: there is no device, one stands twice, they are of two platforms, or the names do not fit.
+      TypeError: `devices` contains something else than devices, or a name is invalid.
+      ValueError: there is no device, a device occurs twice, devices are of two platforms, or the number of names is wrong.
 
     >>> from lamina_parallel.testing import made_up_devices
     >>> mesh = Mesh(np.reshape(made_up_devices(8), (4, 2)), ("x", "y"))
@@ -65,7 +65,7 @@ class Mesh:
     def __init__(self, devices: Any, axis_names: Hashable | Sequence[Hashable]) -> None:
         grid = _grid(devices)
         names = tuple(axis_names) if isinstance(axis_names, (tuple, list)) else (axis_names,)
-        flat = _checked(grid, names)
+        flat = _check_devices(grid, names)
         grid.flags.writeable = False
         self.devices, self.axis_names = grid, names
         self._key = names, grid.shape, tuple(flat)
@@ -74,7 +74,7 @@ class Mesh:
 
     @property
     def flat_devices(self) -> tuple[Any, ...]:
-        """The devices row by row."""
+        """The devices in row-major order."""
         return self._key[2]
 
     @cached_property
@@ -102,24 +102,25 @@ class Mesh:
 
     @property
     def device_ids(self) -> np.ndarray:
-        """The numbers of the devices."""
+        """The ids of the devices."""
         return np.array([d.id for d in self.flat_devices]).reshape(self.devices.shape)
 
     @cached_property
     def _own(self) -> np.ndarray:
-        """Which devices are of this process."""
+        """Which devices belong to this process."""
         client = getattr(self.flat_devices[0], "client", None)
         here = 0 if client is None else client.process_index()
         return np.array([d.process_index == here for d in self.flat_devices]).reshape(self.devices.shape)
 
     @cached_property
     def _processes(self) -> np.ndarray:
-        """The number of the process of each device."""
+        """The process index of each device."""
         return np.array([d.process_index for d in self.flat_devices]).reshape(self.devices.shape)
 
     @cached_property
     def _blocks(self) -> tuple[dict[int, tuple[int, ...] | None], tuple[int, ...] | None]:
-        """Process -> how many places on each axis are of it, None where its devices are no block; and that of this one."""
+        """Process -> extent of its block of devices along each axis, None if its devices form no block; and the extent
+        of this process's block."""
         found: dict[int, tuple[int, ...] | None] = {}
         for process in sorted({*self._processes.reshape(-1).tolist()}):
             theirs = self._processes == process
@@ -130,22 +131,22 @@ class Mesh:
 
     @property
     def local_devices(self) -> list[Any]:
-        """Those of this process."""
+        """The devices of this process."""
         return self.devices[self._own].tolist()
 
     @property
     def is_multi_process(self) -> bool:
-        """Whether some devices are of other processes."""
+        """Whether some devices belong to other processes."""
         return not self._own.all()
 
     @property
     def local_mesh(self) -> Mesh:
-        """The mesh of this process's devices, a block of this one. ValueError where they are none."""
+        """The mesh of this process's devices, a block of this mesh. Raises ValueError if they do not form a block."""
         own = self._own
         inside = np.ix_(*[np.unique(at) for at in np.nonzero(own)])
         if not own.any() or not own[inside].all():
             raise ValueError(f"local_mesh: this process's devices {self.local_devices} are no block of {self}, whose devices "
-                             f"are {self.device_ids.tolist()}. Give the devices of a process neighbouring places")
+                             f"are {self.device_ids.tolist()}. Give the devices of a process adjacent positions")
         return self if own.all() else Mesh(self.devices[inside], self.axis_names)
 
     def __enter__(self) -> Mesh:
@@ -176,13 +177,14 @@ class Mesh:
 
 
 def sizes_here(lead: str, mesh: Mesh) -> tuple[int, ...]:
-    """How many places on each axis of a mesh are of this process; () where all devices are.
+    """Return the extent of this process's block of a mesh along each axis; () if the mesh has no devices of other
+    processes.
 
     Args:
       lead: the call, for messages.
       mesh: the mesh.
     Raises:
-      ValueError: this process has no device of it, or the devices of one are not all those of some places on each axis.
+      ValueError: this process has no device of the mesh, or the devices of a process form no block.
 
     >>> from lamina_parallel.testing import made_up_devices
     >>> sizes_here("xmap", Mesh(made_up_devices(4), "x"))
@@ -194,23 +196,24 @@ def sizes_here(lead: str, mesh: Mesh) -> tuple[int, ...]:
     for process, block in found.items():
         if block is None:
             raise ValueError(f"{lead}: the devices of process {process} are no block of {mesh}, whose devices are of the "
-                             f"processes {mesh._processes.tolist()}: they must be all those at some places of each axis. "
-                             "Arrange the devices so, as np.reshape(lamina.devices(), (process count, -1)) does")
+                             f"processes {mesh._processes.tolist()}: they must be a "
+                             "sub-grid, the product of some indices of each axis. Arrange the devices so, as "
+                             "np.reshape(lamina.devices(), (process count, -1)) does")
     if own is None:
-        raise ValueError(f"{lead}: {mesh} has no devices of this process, so it has nothing to give: call it in the processes "
-                         "whose devices the mesh has")
+        raise ValueError(f"{lead}: {mesh} has no devices of this process, so it has no part of the arguments: call it in the "
+                         "processes whose devices the mesh has")
     return own
 
 
 def mesh_in_scope() -> Mesh | None:
-    """The mesh of the innermost `with mesh:` of this thread.
+    """Return the mesh of the innermost `with mesh:` of this thread.
 
-    What is staged later for a program of such a block, as custom rules are, has the mesh of that block.
+    A program that is traced later for code in such a block, as custom rules are, uses the mesh of that block.
 
     Returns:
       A mesh, or None outside of such blocks.
     Raises:
-      RuntimeError: something is staged for a block whose mesh is no more.
+      RuntimeError: a program is traced for a block whose mesh has been deleted.
 
     >>> mesh_in_scope() is None
     True
@@ -224,22 +227,22 @@ def mesh_in_scope() -> Mesh | None:
     found = _entered.get(token)
     if found is None:
         axes = ", ".join([f"{name!r}: {n}" for name, n in zip(*token[:2])])
-        raise RuntimeError(f"with mesh: what is traced now belongs to a block whose mesh, of the axes {axes}, is no more. Keep "
-                           "the mesh as long as the functions that were called in its block")
+        raise RuntimeError(f"with mesh: the function being traced belongs to a block whose mesh, with the axes {axes}, has "
+                           "been deleted. Keep the mesh as long as the functions that were called in its block")
     return found
 
 
 def _grid(devices: Any) -> np.ndarray:
     if isinstance(devices, np.ndarray):
         return devices.astype(object)
-    found = np.array(devices, dtype=object)  # whose shape is that of the lists; an array of its own
+    found = np.array(devices, dtype=object)  # its shape is that of the nested lists; a new array
     if found.size and any(isinstance(d, (list, tuple)) for d in found.reshape(-1)):
         raise ValueError("Mesh: devices: the nested lists must be of equal lengths, as the rows of a grid are")
     return found
 
 
-def _checked(grid: np.ndarray, names: tuple[Hashable, ...]) -> list[Any]:
-    """The devices row by row."""
+def _check_devices(grid: np.ndarray, names: tuple[Hashable, ...]) -> list[Any]:
+    """Check the devices and names of a mesh and return the devices in row-major order."""
     flat = grid.reshape(-1).tolist()
     if not flat:
         raise ValueError(f"Mesh: devices: there must be at least one device; got an array of shape {grid.shape}")
@@ -263,7 +266,7 @@ def _checked(grid: np.ndarray, names: tuple[Hashable, ...]) -> list[Any]:
     seen = set()
     for d in flat:
         if d in seen:
-            raise ValueError(f"Mesh: devices: {d} stands there twice. Each device has one place in a mesh")
+            raise ValueError(f"Mesh: devices: {d} occurs twice. A device may occur only once in a mesh")
         seen.add(d)
     platforms = sorted({d.platform for d in flat})
     if len(platforms) > 1:
@@ -273,4 +276,4 @@ def _checked(grid: np.ndarray, names: tuple[Hashable, ...]) -> list[Any]:
 
 def _check_scope(value: Any) -> None:
     if value is not None and not (isinstance(value, tuple) and len(value) == 4):
-        raise TypeError(f"config mesh: is set by `with mesh:`; got {value!r:.60}")
+        raise TypeError(f"config mesh: the setting is changed only by `with mesh:`; got {value!r:.60}")

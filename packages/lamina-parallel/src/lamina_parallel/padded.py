@@ -1,7 +1,8 @@
-"""`padded`: any number of rows over the devices, each of which has several, in rounds.
+"""`padded`: map a function over any number of rows, several per device if there are more rows than devices.
 
-Rows are laid out in places, `rounds` for each device, in order, so that each device's rows lie together. Places that no row
-fills are at the end, and repeat the last row. docs/rows-in-rounds.md says what a place does and why nothing leaks out of it.
+Rows are laid out in slots, `rounds` for each device, in order, so that each device has consecutive rows. Slots without
+a row are padding at the end and repeat the last row. The page docs/rows-in-rounds.md explains what a padding slot
+computes and why it affects no result.
 """
 from __future__ import annotations
 
@@ -23,37 +24,39 @@ from .row_numbers import communicates_over, numbered
 
 __all__ = ["padded"]
 
-_rounds = PerFunction()  # what runs a staged program in rounds
-_MOST = 256  # of these, for a function
+_runners = PerFunction()  # function -> compiled forms of its traced programs
+_MAX_CACHED = 256  # forms that are cached for one function
 
 
 @boundary
 def padded(fun: Callable[..., Any] | None = None, axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
            static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Any] | None = None,
            backend: str | None = None, axis_size: int | None = None) -> Callable[..., Any]:
-    """Parallel map of any number of rows: `pmap`, with several rows for each device where there are more rows than devices.
+    """Map a function over any number of rows in parallel: `pmap`, with several rows per device if there are more rows
+    than devices.
 
-    Results and derivatives are those of `vmap`, and collectives are over all rows and nothing else. A function without
-    collectives is run for one row at a time on each device; with collectives, a device's rows are batched. In several processes
-    each gives and gets its own rows, as of `pmap`, of which it may have another number than the others.
+    Results and derivatives are those of `vmap`, and collectives include exactly the rows. A function without
+    collectives runs for one row at a time on each device; with collectives, the rows of a device are batched. In
+    several processes each process passes and receives its own rows, as with `pmap`. Processes may have different
+    numbers of rows.
 
     Args:
       fun: function of one row: arrays and trees of them. Left out, `padded` is a decorator with options.
       axis_name: a name for the axis, for collectives such as `lax.psum`.
-      in_axes: which axis of each positional argument to map (None: every row gets the whole), a prefix of the arguments.
-        Keyword arguments are mapped over axis 0.
-      out_axes: where the mapped axis goes in each result; None: it is the same for all rows.
+      in_axes: which axis of each positional argument to map (None: every row gets the whole argument), a prefix of the
+        arguments. Keyword arguments are mapped over axis 0.
+      out_axes: where the mapped axis goes in each result; None if the result is equal for all rows.
       static_broadcasted_argnums: positions of arguments that are Python values, part of the program.
-      devices: the devices to use, in order. Default: all of each process; within another map over devices none but the one
-        that is there.
+      devices: the devices to use, in order. Default: all devices of each process; within another map over devices, the
+        device of the member.
       backend: platform name.
-      axis_size: how many rows there are, where no argument says it.
+      axis_size: the number of rows, needed if no argument is mapped.
     Returns:
-      A function of whole arguments. Its program is compiled once for a number of rounds; with an `axis_name`, whose size
-      the function may ask for, once for a number of rows.
+      A function of unmapped arguments. Its program is compiled once for each number of rounds. With an `axis_name`, whose
+      size the function may read, it is compiled once for each number of rows.
     Raises:
-      ValueError: axes or sizes that do not fit, a process without rows, or a function that calls the host and has
-        collectives, where rows do not fill the devices; names the arguments.
+      ValueError: axes or sizes do not fit, a process has no rows, or the function has collectives and calls the host, and
+        the rows do not fill the devices. The message names the arguments.
       TypeError: an argument is no array.
 
     >>> import numpy as np
@@ -67,78 +70,81 @@ def padded(fun: Callable[..., Any] | None = None, axis_name: Hashable | None = N
     if not callable(fun):
         raise TypeError(f"padded: expected a function; got {type(fun).__name__}")
     spec = PmapSpec(fun, axis_name, call="padded", **options)
-    known = _rounds.of(spec.known_as)
+    runners = _runners.of(spec.known_as)
 
     @boundary
     def mapped(*args: Any, **kwargs: Any) -> Any:
         flat, tree, static = spec.split(args, kwargs)
         flat = [x.__jax_array__() if stands_for_array(x) else x for x in flat]
-        alone = any(frame.trace is None for frame in now.axes)  # each member of a map over devices has one
-        own, every = spec.share()
-        across = every > own
+        on_one_device = any(frame.trace is None for frame in now.axes)  # a member of a map over devices has one device
+        own_share, total_share = spec.share()
+        multi_process = total_share > own_share
         try:
             axes, rows = spec.extent(args, kwargs, flat, tree)
         except ValueError:
-            if across:  # the others are waiting for the number
+            if multi_process:  # the other processes wait for this row count
                 _rows_of_each(spec, 0)
             raise
-        laid = _over_processes(spec, rows) if across else _here(spec, rows, alone)
-        if laid.places.rounds == 1 and not alone:  # a device for each
-            key: Any = laid.devices, "each", spec.known_by if type(spec.known_by) is tuple else spec
-            direct = known.get(key)
+        layout = _multi_process_layout(spec, rows) if multi_process else _local_layout(spec, rows, on_one_device)
+        if layout.places.rounds == 1 and not on_one_device:  # one device per row
+            key: Any = layout.devices, "each", spec.known_by if type(spec.known_by) is tuple else spec
+            direct = runners.get(key)
             if direct is None:
-                direct = _kept(known, key, slots.dispatcher.pmap(spec if laid.devices == spec.devices else PmapSpec(
-                    fun, axis_name, call="padded", **{**options, "devices": laid.devices})))
+                direct = _remember(runners, key, slots.dispatcher.pmap(spec if layout.devices == spec.devices else PmapSpec(
+                    fun, axis_name, call="padded", **{**options, "devices": layout.devices})))
             return direct(*args, **kwargs)
-        given = flat if axis_name is not None else _shortened(flat, axes, rows)
-        everyone = None if not across else laid.places.rows if axis_name is not None else 2
-        staged = spec.stage_call(args, kwargs, given, tree, static, everyone)
+        given = flat if axis_name is not None else _with_two_rows(flat, axes, rows)
+        total_rows = None if not multi_process else layout.places.num_members if axis_name is not None else 2
+        staged = spec.stage_call(args, kwargs, given, tree, static, total_rows)
         params = staged.closed.jaxpr.eqns[0].params
-        places = laid.places
-        key = (laid.devices, params["call_jaxpr"], places.devices, places.rounds,
-               laid.counts if axis_name is not None else places.parts[0].apart, params["in_axes"], params["out_axes"], backend,
-               alone, config.cache_key())
-        run = known.get(key)
+        places = layout.places
+        counts = layout.counts if axis_name is not None else places.parts[0].apart
+        key = (layout.devices, params["call_jaxpr"], places.devices, places.rounds, counts, params["in_axes"],
+               params["out_axes"], backend, on_one_device, config.cache_key())
+        run = runners.get(key)
         if run is None:
-            run = _program(spec, params, places, laid.devices, alone)
+            run = _make_runner(spec, params, places, layout.devices, on_one_device)
             if not staged.outer:
-                _kept(known, key, run)
-        operands = [x if axis is None else _laid_out(x, axis, laid.own)
+                _remember(runners, key, run)
+        operands = [x if axis is None else _to_slots(x, axis, layout.own)
                     for x, axis in zip([*staged.outer, *flat], params["in_axes"])]
-        outs = run(laid, operands)
-        return trees.tree_unflatten(staged.out_tree, [_rows(o, axis, rows) for o, axis in zip(outs, params["out_axes"])])
+        outs = run(layout, operands)
+        outs = [_drop_padding(o, axis, rows) for o, axis in zip(outs, params["out_axes"])]
+        return trees.tree_unflatten(staged.out_tree, outs)
 
     functools.update_wrapper(mapped, fun, updated=())
     mapped.spec = spec  # type: ignore[attr-defined]
     return mapped
 
 
-def _kept(known: dict[Any, Any], key: Any, made: Any) -> Any:
-    if len(known) >= _MOST:
+def _remember(known: dict[Any, Any], key: Any, made: Any) -> Any:
+    """Store a value in a bounded cache and return it; a full cache is emptied first."""
+    if len(known) >= _MAX_CACHED:
         known.clear()
     known[key] = made
     return made
 
 
-def _forget_devices(gone: Callable[[Any], bool]) -> None:
-    """Forget what runs on devices that are no more; `gone` says it of one."""
-    for table in _rounds.tables():
+def _forget_devices(is_closed: Callable[[Any], bool]) -> None:
+    """Drop cache entries for devices of closed clients; `is_closed` reports whether a device is one of these."""
+    for table in _runners.tables():
         for key in list(table):
-            if key[0] and gone(key[0][0]):
+            if key[0] and is_closed(key[0][0]):
                 table.pop(key, None)
 
 
 slots.on_devices_gone.append(_forget_devices)
 
 
-class _Laid(NamedTuple):
-    """How the rows of a call are laid out.
+class _RowLayout(NamedTuple):
+    """Layout of the rows of a call.
 
     Attributes:
-      places: of all rows; own: of this process's, among themselves.
-      here: which of the devices of `places` are this process's.
-      devices: as `pmap` is told them.
-      counts: the rows of each process.
+      places: the slots of all rows.
+      own: the slots of this process, counted among themselves.
+      here: indices of this process's devices among the devices of `places`.
+      devices: the `devices` argument of `pmap`.
+      counts: the number of rows of each process.
     """
 
     places: Places
@@ -148,28 +154,31 @@ class _Laid(NamedTuple):
     counts: tuple[int, ...]
 
 
-def _here(spec: PmapSpec, rows: int, alone: bool) -> _Laid:
-    """All in this process."""
-    found = 1 if alone else len(spec.devices) if spec.devices is not None else _device_count(spec)
-    devices = rows if found is None else min(found, rows)
+def _local_layout(spec: PmapSpec, rows: int, on_one_device: bool) -> _RowLayout:
+    """Lay out rows that are all in this process."""
+    limit = 1 if on_one_device else len(spec.devices) if spec.devices is not None else _device_count(spec)
+    devices = rows if limit is None else min(limit, rows)
     places = Places(spec.axis_name, rows, devices, -(-rows // devices))
-    return _Laid(places, places, slice(None), None if spec.devices is None else spec.devices[:devices], (rows,))
+    return _RowLayout(places, places, slice(None), None if spec.devices is None else spec.devices[:devices], (rows,))
 
 
-def _over_processes(spec: PmapSpec, rows: int) -> _Laid:
-    """Each process has its rows on its own devices, in as many rounds as the one that needs most. All are told how many rows
-    there are in each, at each call: one that has met these numbers before does not know that another has not."""
+def _multi_process_layout(spec: PmapSpec, rows: int) -> _RowLayout:
+    """Lay out rows of several processes: each on its own devices, in as many rounds as the process that needs most.
+
+    The row counts are exchanged on every call. They cannot be cached by shape: a process that has seen these counts
+    does not know whether they are new to another process, which would then wait for the exchange.
+    """
     each, mine = _rows_of_each(spec, rows)
     empty = [p for p, (_, n) in enumerate(each) if not n]
     if empty:
         raise ValueError(f"{spec.lead}: the {empty[0] + 1}. of {len(each)} processes has no rows; expected at least one in "
                          "each. Name the devices of those that have some with devices=")
-    used = [theirs[:n] for theirs, n in each]
+    used = [owned[:n] for owned, n in each]
     counts = tuple([n for _, n in each])
-    rounds = max([-(-n // len(theirs)) for theirs, n in zip(used, counts)])
-    owner = {d: (p, l) for p, theirs in enumerate(used) for l, d in enumerate(theirs)}
+    rounds = max([-(-n // len(owned)) for owned, n in zip(used, counts)])
+    owner = {d: (p, l) for p, owned in enumerate(used) for l, d in enumerate(owned)}
     devices = [d for d in spec.devices or owner if d in owner]
-    # The rows are counted device by device; a place without one works on the last row of its process.
+    # Rows are numbered device by device. A padding slot repeats the last row of its process.
     sources, last, number = np.zeros((len(devices), rounds), np.int32), [0] * len(each), 0
     for k, d in enumerate(devices):
         p, l = owner[d]
@@ -178,20 +187,20 @@ def _over_processes(spec: PmapSpec, rows: int) -> _Laid:
         number += real
         if real:
             last[p] = number - 1
-        if real < rounds:  # from its last row on
+        if real < rounds:  # padding
             sources[k, real:] = last[p]
     sources = sources.reshape(-1)
-    plain = np.array_equal(sources, np.minimum(np.arange(sources.size), number - 1))
+    padding_is_last = np.array_equal(sources, np.minimum(np.arange(sources.size), number - 1))
     even = spec.devices is None and len({*map(len, used)}) == 1
     own = Places(spec.axis_name, rows, len(used[mine]), rounds)
-    places = Places(spec.axis_name, number, len(devices), rounds, None if plain else sources, len({*counts}) > 1)
-    return _Laid(places, own, [k for k, d in enumerate(devices) if owner[d][0] == mine], None if even else tuple(devices),
+    places = Places(spec.axis_name, number, len(devices), rounds, None if padding_is_last else sources, len({*counts}) > 1)
+    return _RowLayout(places, own, [k for k, d in enumerate(devices) if owner[d][0] == mine], None if even else tuple(devices),
                  counts)
 
 
 def _rows_of_each(spec: PmapSpec, rows: int) -> Any:
-    """(devices and rows of each process, which of them this is)"""
-    dispatcher: Any = slots.dispatcher  # one that says it has several processes can say this too
+    """Return `(devices, row count)` of each process, and the index of this process."""
+    dispatcher: Any = slots.dispatcher  # any multi-process dispatcher has this method
     return dispatcher.rows_of_each(rows, spec.devices, spec.backend)
 
 
@@ -202,8 +211,11 @@ def _device_count(spec: PmapSpec) -> int | None:
         raise RuntimeError(f"{spec.lead}: backend={spec.backend!r}: {e}") from e.__cause__
 
 
-def _shortened(flat: Sequence[Any], axes: Sequence[int | None], rows: int) -> list[Any]:
-    """Arguments of two rows: where nobody can ask for their number, all numbers of them share a program."""
+def _with_two_rows(flat: Sequence[Any], axes: Sequence[int | None], rows: int) -> list[Any]:
+    """Return the arguments with at most two rows.
+
+    Without an axis name the function cannot read the number of rows, so calls with different numbers share one program.
+    """
     found = []
     for x, axis in zip(flat, axes):
         if axis is not None:
@@ -214,18 +226,19 @@ def _shortened(flat: Sequence[Any], axes: Sequence[int | None], rows: int) -> li
     return found
 
 
-# --- rows to places and back ------------------------------------------------------------------------------------------
-def _laid_out(x: Any, axis: int, places: Places) -> Any:
-    """An operand with the axis of rows as two: devices and rounds. The last row is repeated, and has no derivative there."""
-    if type(x) is np.ndarray:  # on the host there is nothing to compile
-        last = x[(slice(None),) * axis + (slice(places.rows - 1, None),)]
-        whole = np.concatenate([x, *[last] * places.empty], axis)
-        return whole.reshape(*x.shape[:axis], places.devices, places.rounds, *x.shape[axis + 1:])
-    return _lay_out(x, axis, places.devices, places.rounds)
+# --- rows to slots and back -------------------------------------------------------------------------------------------
+def _to_slots(x: Any, axis: int, places: Places) -> Any:
+    """Split the axis of rows into two axes, devices and rounds. The last row is repeated as padding, with zero
+    derivative."""
+    if type(x) is np.ndarray:  # NumPy arrays need no compiled program
+        last = x[(slice(None),) * axis + (slice(places.num_members - 1, None),)]
+        padded_rows = np.concatenate([x, *[last] * places.empty], axis)
+        return padded_rows.reshape(*x.shape[:axis], places.devices, places.rounds, *x.shape[axis + 1:])
+    return _split_rows(x, axis, places.devices, places.rounds)
 
 
 @functools.partial(jit, static_argnums=(1, 2, 3), inline=True)
-def _lay_out(x: Any, axis: int, devices: int, rounds: int) -> Any:
+def _split_rows(x: Any, axis: int, devices: int, rounds: int) -> Any:
     shape = typeof(x).shape
     rows, count = shape[axis], devices * rounds
     if rows < count:
@@ -235,64 +248,65 @@ def _lay_out(x: Any, axis: int, devices: int, rounds: int) -> Any:
 
 
 @functools.partial(jit, static_argnums=(1, 2), inline=True)
-def _rows(x: Any, axis: int | None, rows: int) -> Any:
-    """A result without the places that no row fills."""
+def _drop_padding(x: Any, axis: int | None, rows: int) -> Any:
+    """Merge the axes of devices and rounds of a result and drop the padding."""
     if axis is None:
-        return lax.index_in_dim(lax.index_in_dim(x, 0, 0, False), 0, 0, False)  # as all agree
+        return lax.index_in_dim(lax.index_in_dim(x, 0, 0, False), 0, 0, False)  # all rows have the same value
     shape = typeof(x).shape
     x = lax.reshape(x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2:]))
     return lax.slice_in_dim(x, 0, rows, 1, axis)
 
 
-# --- what runs the places ---------------------------------------------------------------------------------------------
-def _program(spec: PmapSpec, params: dict[str, Any], places: Places, devices: tuple[Any, ...] | None,
-             alone: bool) -> Callable[[_Laid, Sequence[Any]], Sequence[Any]]:
-    """A function of operands in places to results in places, both with an axis of devices and one of rounds behind it."""
+# --- compiled forms ---------------------------------------------------------------------------------------------------
+def _make_runner(spec: PmapSpec, params: dict[str, Any], places: Places, devices: tuple[Any, ...] | None,
+                 on_one_device: bool) -> Callable[[_RowLayout, Sequence[Any]], Sequence[Any]]:
+    """Return a function from operands to results in slots; both have an axis of devices followed by one of rounds."""
     closed, name = params["call_jaxpr"], spec.axis_name
     outs = [0 if to is None else to for to in params["out_axes"]]
     ins = params["in_axes"]
     communicates = type(name) is not UnnamedAxis and communicates_over(closed, name)
-    if communicates and alone:
+    if communicates and on_one_device:
         batched = vmap(jaxpr_as_fun(closed), in_axes=ins, out_axes=outs, axis_name=name, axis_size=places.rounds)
         mapped = _over_devices(spec, batched, ins, outs, None, devices, None)
         return lambda laid, operands: mapped(*operands)
     if communicates:
         if places.empty and closed.jaxpr.effectful:
-            raise ValueError(f"{spec.lead}: the function has collectives and effects, and its {places.rows} rows leave "
-                             f"{places.empty} of {places.devices} x {places.rounds} places empty, which would have the "
+            raise ValueError(f"{spec.lead}: the function has collectives and effects, and its {places.num_members} rows leave "
+                             f"{places.empty} of {places.devices} x {places.rounds} slots empty, which would have the "
                              f"effects too. Use a multiple of {places.devices} rows")
         one = over_places(closed, places)
         batched = vmap(jaxpr_as_fun(one), in_axes=ins, out_axes=outs, axis_name=places.parts[1], axis_size=places.rounds)
         mapped = _over_devices(spec, batched, ins, outs, places, devices, places.parts[0])
         return lambda laid, operands: mapped(*operands)
-    asks = name in closed.jaxpr.axis_names
-    body = numbered(closed, name) if asks else closed
-    # With a name there is a program for each number of rows; without, one for all that take as many rounds.
-    full = alone or (not places.empty and type(name) is not UnnamedAxis)
+    reads_index = name in closed.jaxpr.axis_names
+    body = numbered(closed, name) if reads_index else closed
+    # With an axis name there is a program for each number of rows, so it is known here whether slots are empty.
+    # Without one, a program serves all row counts with this number of rounds.
+    all_real = on_one_device or (not places.empty and type(name) is not UnnamedAxis)
 
     def rounds(real: Any, row: Any, *operands: Any) -> list[Any]:
         slices = [move_to(x, axis, 0) for x, axis in zip(operands, ins) if axis is not None]
 
-        def turn(_: Any, xs: Any) -> Any:
+        def step(_: Any, xs: Any) -> Any:
             is_real, mine, parts = xs[0], xs[1], iter(xs[2:])
             given = [x if axis is None else next(parts) for x, axis in zip(operands, ins)]
-            given += [mine] if asks else []
+            given += [mine] if reads_index else []
 
             def work() -> list[Any]:
                 return eval_jaxpr(body, given)
 
-            def rest() -> list[Any]:
+            def skip() -> list[Any]:
                 return [like(lax.full(a.shape, 0, a.dtype), a) for a in closed.out_avals]
 
-            return (), work() if full else lax.cond(is_real, work, rest)
+            return (), work() if all_real else lax.cond(is_real, work, skip)
 
-        _, found = lax.scan(turn, (), [real, row, *slices])
+        _, found = lax.scan(step, (), [real, row, *slices])
         return [move_to(x, 0, to) for x, to in zip(found, outs)]
 
     apart = PartOfAxis(None, "devices", True) if places.parts[0].apart else None
-    mapped = _over_devices(spec, rounds, (0, 0, *ins), outs, None if alone else places, devices, apart)
+    mapped = _over_devices(spec, rounds, (0, 0, *ins), outs, None if on_one_device else places, devices, apart)
 
-    def run(laid: _Laid, operands: Sequence[Any]) -> Sequence[Any]:
+    def run(laid: _RowLayout, operands: Sequence[Any]) -> Sequence[Any]:
         real, row = laid.places.filled()
         return mapped(real[laid.here], row[laid.here], *operands)
 
@@ -301,14 +315,14 @@ def _program(spec: PmapSpec, params: dict[str, Any], places: Places, devices: tu
 
 def _over_devices(spec: PmapSpec, fun: Callable[..., Any], ins: Sequence[int | None], outs: Sequence[int],
                   places: Places | None, devices: tuple[Any, ...] | None, axis_name: Hashable | None) -> Callable[..., Any]:
-    """The function of one device's places, mapped over the devices; without places, run on the one that is there."""
+    """Map the function of one device's slots over the devices; if `places` is None, run it on the current device."""
     fun.__name__ = spec.name
     if places is not None:
         return pmap(fun, axis_name, in_axes=tuple(ins), out_axes=list(outs), devices=devices, backend=spec.backend,
                     axis_size=places.devices)
 
-    def alone(*operands: Any) -> list[Any]:
+    def run_on_current(*operands: Any) -> list[Any]:
         found = fun(*[x if axis is None else lax.index_in_dim(x, 0, axis, False) for x, axis in zip(operands, ins)])
         return [lax.expand_dims(x, (to,)) for x, to in zip(found, outs)]
 
-    return jit(alone)
+    return jit(run_on_current)

@@ -1,4 +1,4 @@
-"""`PartitionSpec`: over which axes of a mesh each dimension of an array is split; in tiles, and read back from them."""
+"""`PartitionSpec`: the mesh axes over which each dimension of an array is split; conversion to and from tiles."""
 from __future__ import annotations
 
 import itertools
@@ -28,13 +28,13 @@ UNCONSTRAINED = _Unconstrained()
 
 
 class PartitionSpec(tuple):
-    """How the dimensions of an array are split over the axes of a mesh, one entry for each dimension; a tuple.
+    """A tuple that gives, for each dimension of an array, the mesh axes over which it is split.
 
     Args:
-      entries: for a dimension the name of an axis, a tuple of names (the first is the slowest), None where it is not split, or
-        `PartitionSpec.UNCONSTRAINED` where a constraint leaves it to the compiler. Dimensions without an entry are not split.
+      entries: for each dimension the name of an axis, a tuple of names (the first varies slowest), None if it is not split,
+        or `PartitionSpec.UNCONSTRAINED` if a constraint leaves it to the compiler. Dimensions without an entry are not split.
     Raises:
-      TypeError: an entry cannot be a name.
+      TypeError: an entry is not a valid name.
 
     >>> P = PartitionSpec
     >>> P("x", None, ("y", "z"))
@@ -61,7 +61,7 @@ class PartitionSpec(tuple):
         return PartitionSpec, tuple(self)
 
     def constraint(self, aval: ShapedArray) -> tuple[str, tuple[int, ...]]:
-        """What `with_sharding_constraint` writes of it, in the mesh in scope."""
+        """Return the params of `with_sharding_constraint` for this spec, over the mesh in scope."""
         mesh = mesh_in_scope()
         if mesh is None:
             raise ValueError(f"with_sharding_constraint: {self!r} names axes of a mesh, and no mesh is in scope. Write it in a "
@@ -71,7 +71,7 @@ class PartitionSpec(tuple):
 
 
 def checked_spec(mesh: Mesh, spec: Any, call: str) -> list[tuple[Hashable, ...] | None]:
-    """The names of each entry, None for an unconstrained one. TypeError or ValueError for what is no spec of the mesh."""
+    """Check a spec against a mesh and return the names of each entry, None for an unconstrained one."""
     if not isinstance(spec, PartitionSpec):
         raise TypeError(f"{call}: spec: expected a PartitionSpec, as PartitionSpec('x', None); got {type(spec).__name__}: "
                         f"{spec!r:.60}")
@@ -88,7 +88,7 @@ def checked_spec(mesh: Mesh, spec: Any, call: str) -> list[tuple[Hashable, ...] 
             except TypeError:
                 known = False
             if not known:
-                raise ValueError(f"{call}: {spec!r} names the axis {name!r}, which {mesh} has not. Name its axes: "
+                raise ValueError(f"{call}: {spec!r} names the axis {name!r}, which {mesh} does not have. Its axes are "
                                  f"{', '.join(map(repr, mesh.axis_names))}")
             if name in used:
                 raise ValueError(f"{call}: {spec!r} names the axis {name!r} of {mesh} twice; an axis splits one dimension")
@@ -98,18 +98,18 @@ def checked_spec(mesh: Mesh, spec: Any, call: str) -> list[tuple[Hashable, ...] 
 
 
 def tiles_for(mesh: Mesh, spec: PartitionSpec, ndim: int, call: str = "NamedSharding") -> tuple[Tiles, tuple[int, ...]]:
-    """How an array lies on the devices of a mesh.
+    """Convert a partition spec to tiles.
 
     Args:
       mesh: a mesh.
       spec: names of its axes for the dimensions of the array.
-      ndim: how many dimensions it has.
-      call: who asks, for messages.
+      ndim: the number of dimensions.
+      call: the calling function, for messages.
     Returns:
-      The tiles, which count the devices row by row, and the dimensions that the spec leaves to the compiler.
+      The tiles, over the devices in row-major order, and the dimensions that the spec leaves to the compiler.
     Raises:
-      TypeError: it is no spec.
-      ValueError: it names what the mesh has not, an axis twice, or more dimensions than there are.
+      TypeError: `spec` is not a PartitionSpec.
+      ValueError: the spec names an unknown axis, an axis twice, or more dimensions than the array has.
 
     >>> from lamina_parallel.testing import made_up_devices
     >>> tiles_for(Mesh(made_up_devices(4), "x"), PartitionSpec(None, "x"), 2)
@@ -137,14 +137,14 @@ def _order(sizes: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def spec_of(mesh: Mesh, tiles: Tiles) -> PartitionSpec | None:
-    """The spec in which a mesh says how an array lies on its devices.
+    """Convert tiles to a partition spec over a mesh.
 
     Args:
       mesh: a mesh.
-      tiles: how the array lies on its devices, counted row by row.
+      tiles: the tiles of the array, over the devices in row-major order.
     Returns:
-      A spec, or None where the mesh has no words for it. It does not name axes of length 1, nor dimensions at the end that
-      are not split.
+      A spec, or None if no spec over this mesh gives these tiles. It names no axes of length 1, and has no entries for
+      trailing dimensions that are not split.
 
     >>> from lamina_parallel.testing import made_up_devices
     >>> spec_of(Mesh(made_up_devices(4), "x"), Tiles((1, 4)))
@@ -154,10 +154,10 @@ def spec_of(mesh: Mesh, tiles: Tiles) -> PartitionSpec | None:
         return PartitionSpec()
     if tiles.devices != mesh.size:
         return None
-    wanted = _lies(tiles)
+    wanted = _tile_key(tiles)
     axes = [name for name, n in mesh.shape.items() if n > 1]
     for dims in _splits(mesh, tiles.counts, axes):
-        if _lies(_tiles(mesh, dims)) == wanted:
+        if _tile_key(_tiles(mesh, dims)) == wanted:
             entries: list[Any] = [None if not d else d[0] if len(d) == 1 else d for d in dims]
             while entries and entries[-1] is None:
                 entries.pop()
@@ -165,15 +165,15 @@ def spec_of(mesh: Mesh, tiles: Tiles) -> PartitionSpec | None:
     return None
 
 
-def _lies(tiles: Tiles) -> Any:
-    """The same for all tiles that give each device the same part."""
+def _tile_key(tiles: Tiles) -> Any:
+    """Return a key that is equal for tiles that assign the same part to each device."""
     places = tiles.positions()
     places.sort(axis=-1)
     return tiles.counts, places.tobytes()
 
 
 def _splits(mesh: Mesh, counts: Sequence[int], axes: Sequence[Hashable]) -> Iterator[tuple[tuple[Hashable, ...], ...]]:
-    """All ways of giving axes to dimensions so that the products are these counts."""
+    """Yield all assignments of mesh axes to dimensions whose products are these counts."""
     if not counts:
         yield ()
         return
@@ -185,17 +185,17 @@ def _splits(mesh: Mesh, counts: Sequence[int], axes: Sequence[Hashable]) -> Iter
 
 
 def placement_text(tiles: Tiles, devices: Sequence[Any], mesh: Mesh | None = None) -> str:
-    """What a `sharding_constraint` says of tiles on devices.
+    """Format tiles on devices as the text of a `sharding_constraint`.
 
-    It counts these by their ids, as a program need not lie on them in the order of the sharding. The names and lengths of a
-    mesh's axes follow, where the names are words.
+    Devices are numbered by the order of their ids, because the program may use another order of devices than the
+    sharding. The names and lengths of the mesh axes follow if all names are identifiers.
 
     Args:
-      tiles: how the array lies.
-      devices: on which ones, in this order.
-      mesh: that they are of, or None.
+      tiles: the tiles of the array.
+      devices: the devices, in the order of the tiles.
+      mesh: the mesh of the devices, or None.
     Returns:
-      A text.
+      The text.
 
     >>> from lamina_parallel.testing import made_up_devices
     >>> placement_text(Tiles((4,)), made_up_devices(4)[::-1])
@@ -210,22 +210,22 @@ def placement_text(tiles: Tiles, devices: Sequence[Any], mesh: Mesh | None = Non
 
 
 def mesh_in_text(text: str, devices: Sequence[Any]) -> Any:
-    """The mesh that the text of a constraint speaks of.
+    """Parse the mesh from the text of a sharding constraint.
 
     Args:
-      text: from `placement_text`.
-      devices: those it names.
+      text: the result of `format_placement`.
+      devices: the devices that it names.
     Returns:
-      A mesh, or None where the text speaks of none.
+      A mesh, or None if the text has none.
 
     >>> from lamina_parallel.testing import made_up_devices
     >>> mesh_in_text("{replicated} on cpu:0,1 of x=1,y=2", made_up_devices(2))
     Mesh('x': 1, 'y': 2)
     """
-    _, _, words = text.partition(" of ")
-    if not words:
+    _, _, mesh_text = text.partition(" of ")
+    if not mesh_text:
         return None
-    axes = [axis.split("=") for axis in words.split(",")]
+    axes = [axis.split("=") for axis in mesh_text.split(",")]
     grid = np.empty(len(devices), object)
     grid[:] = devices
     return Mesh(grid.reshape([int(n) for _, n in axes]), [name for name, _ in axes])

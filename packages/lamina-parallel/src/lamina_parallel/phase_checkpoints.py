@@ -1,7 +1,7 @@
-"""Programs whose phases, over axes that run in turns, are checkpoints.
+"""Wrap the phases of a program over serial axes in checkpoints.
 
-So the derivative keeps what phases read, and computes again what they make of it. In the program that is compiled phases stand
-open, and with them those of calls that hold collectives.
+The derivative then stores only the values that phases read, and recomputes the others. When the program is compiled,
+the phases are inlined, together with the calls that contain collectives.
 """
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["opened", "with_checkpoints"]
 
 
 def with_checkpoints(closed: ClosedJaxpr, names: Names) -> ClosedJaxpr:
-    """A program of one position whose phases, over axes that run in turns, are checkpoints.
+    """Wrap each phase of a per-position program in a checkpoint, for the serial axes `names`.
 
     Args:
       closed: the program.
-      names: the axes that run in turns.
+      names: the serial axes.
     Returns:
       A program.
 
@@ -31,19 +31,20 @@ def with_checkpoints(closed: ClosedJaxpr, names: Names) -> ClosedJaxpr:
     ['remat', 'psum', 'remat']
     """
     with stack_depth.roomy():
-        def holds(e: Eqn) -> bool:
+        def has_collective(e: Eqn) -> bool:
             return not names.isdisjoint(eqn_axis_names(e))
 
-        if any(map(holds, closed.jaxpr.eqns)):
-            closed = inline_calls(closed, holds)
+        if any(map(has_collective, closed.jaxpr.eqns)):
+            closed = inline_calls(closed, has_collective)
         cut = cut_at(closed, names, False)
-        eqns = list(cut.between[0])
-        for k, (mine, outs, after) in enumerate(zip(cut.inside, cut.kept(closed.jaxpr.outvars), cut.between[1:])):
-            if mine:
-                ins = reads_of(mine)
+        eqns = list(cut.boundary_eqns[0])
+        stored = cut.stored_values(closed.jaxpr.outvars)
+        for k, (phase, outs, after) in enumerate(zip(cut.phase_eqns, stored, cut.boundary_eqns[1:])):
+            if phase:
+                ins = reads_of(phase)
                 eqns.append(Eqn(prims.remat_p, ins, outs, {
-                    "call_jaxpr": program_of(mine, ins, outs), "differentiated": False, "name": f"phase {k}", "policy": None,
-                    "prevent_cse": False}))
+                    "call_jaxpr": program_of(phase, ins, outs), "differentiated": False, "name": f"phase {k}",
+                    "policy": None, "prevent_cse": False}))
             eqns += after
         return ClosedJaxpr(Jaxpr(closed.jaxpr.constvars, closed.jaxpr.invars, eqns, closed.jaxpr.outvars), closed.consts)
 
@@ -52,30 +53,35 @@ _CALLS = frozenset([prims.xla_call_p, prims.remat_p, prims.custom_jvp_call_p, pr
 
 
 def opened(closed: ClosedJaxpr, names: Names) -> ClosedJaxpr:
-    """The program with the calls in their place that hold collectives over the axes, whatever derivatives or rules they have.
-    Of a checkpoint the phases are checkpoints."""
-    def holds(e: Eqn) -> bool:
+    """Inline the calls that contain collectives over the axes, including calls with custom derivatives or rules.
+
+    A checkpoint is replaced by its phases, each of which is a checkpoint.
+    """
+    def has_collective(e: Eqn) -> bool:
         return e.primitive in _CALLS and not names.isdisjoint(eqn_axis_names(e))
 
-    mine: set[Any] = set()
+    inlined: set[Any] = set()
 
     def as_call(e: Eqn) -> list[Eqn] | None:
-        if not holds(e):
+        if not has_collective(e):
             return None
         body = e.params["call_jaxpr"]
         body = with_checkpoints(body, names) if e.primitive is prims.remat_p else body
-        mine.add(body)
+        inlined.add(body)
         params = {**prims.xla_call_p.defaults, "call_jaxpr": body, "name": e.params["name"]}
         return [e.replace(primitive=prims.xla_call_p, params=params)]
 
-    if any(map(holds, closed.jaxpr.eqns)):
-        closed = inline_calls(rewrite(closed, as_call, nested=holds), lambda e: e.params["call_jaxpr"] in mine)
+    if any(map(has_collective, closed.jaxpr.eqns)):
+        closed = inline_calls(rewrite(closed, as_call, nested=has_collective), lambda e: e.params["call_jaxpr"] in inlined)
     return _without_copies(closed)
 
 
 def _without_copies(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program whose checkpoints do not give what they are given, nor one value twice: all would be kept once more."""
-    same: dict[Any, Any] = {}  # result -> what it is
+    """Drop results of checkpoints that are an operand or a duplicate of another result.
+
+    Each such result would be stored a second time.
+    """
+    same: dict[Any, Any] = {}  # result -> the value it equals
     eqns: list[Eqn] = []
     for e in closed.jaxpr.eqns:
         if same:

@@ -1,13 +1,14 @@
-"""Programs of one position of an axis that runs in turns, cut into phases at the collectives over it.
+"""Split a program over a serial axis into phases at the collectives over that axis.
 
-What a program computes without asking other positions is one phase: a `scan` over the turns. A collective needs all turns of
-what comes before it, so what follows is another phase:
+The program is that of one position. Equations that need no other position form one phase: a `scan` over the positions.
+A collective needs the values of all positions, so the equations that depend on its result belong to a later phase:
 
-    phase 0                  x -> z = f(x);  total += z          z is kept, since phase 1 reads it; a sum is carried
-    between                  total -> t                          once for all: what does not differ between positions
+    phase 0                  x -> z = f(x);  total += z          z is stored, since phase 1 reads it; the sum is a carry
+    boundary 1               total -> t                          computed once: t does not vary over the axis
     phase 1                  z, t -> y                           y is a result
 
-Which phase makes a value is in `keeping.py`, how phases become checkpoints in `phase_checkpoints.py`, and scans in `turns.py`.
+`residual_schedule` chooses the phase of each value, `checkpoint_phases` turns phases into checkpoints, and
+`scan_phases` turns them into scans.
 """
 from __future__ import annotations
 
@@ -27,24 +28,28 @@ _SUMS = frozenset([prims.psum_p, prims.pmax_p, prims.pmin_p])
 
 
 class Cut(NamedTuple):
-    """A program in phases.
+    """A program split into phases.
 
     Attributes:
-      phase: variable -> the phase that computes it, for what differs between positions.
-      inside: the equations of each phase.
-      between: those before each phase, and after the last: what is computed once, and what needs all positions.
+      phase: variable -> the phase that computes it, for variables that vary over the axis.
+      phase_eqns: the equations of each phase.
+      boundary_eqns: the equations before each phase, and after the last one: collectives, which need all positions, and
+        equations that do not vary over the axis, which run once.
     """
 
     phase: dict[Any, int]
-    inside: list[list[Eqn]]
-    between: list[list[Eqn]]
+    phase_eqns: list[list[Eqn]]
+    boundary_eqns: list[list[Eqn]]
 
-    def kept(self, results: Sequence[Any], sums: Sequence[Eqn] = ()) -> list[list[Any]]:
-        """For each phase what others than its own equations read of it; `sums` read no more than a total."""
-        found: list[dict[Any, None]] = [{} for _ in self.inside]
-        less = set(map(id, sums))
-        read = [v for eqns in self.inside for v in reads_of(eqns)]
-        read += [v for eqns in self.between for e in eqns if id(e) not in less for v in e.invars]
+    def stored_values(self, results: Sequence[Any], sums: Sequence[Eqn] = ()) -> list[list[Any]]:
+        """For each phase, return the values that are read outside of its own equations.
+
+        `sums` are reductions that only need an accumulated total, so their operands are not stored.
+        """
+        found: list[dict[Any, None]] = [{} for _ in self.phase_eqns]
+        sum_ids = set(map(id, sums))
+        read = [v for eqns in self.phase_eqns for v in reads_of(eqns)]
+        read += [v for eqns in self.boundary_eqns for e in eqns if id(e) not in sum_ids for v in e.invars]
         for v in [*read, *results]:
             if v in self.phase:
                 found[self.phase[v]][v] = None
@@ -52,41 +57,53 @@ class Cut(NamedTuple):
 
 
 def cut_at(closed: ClosedJaxpr, names: Names, opened: bool) -> Cut:
-    """The phases of a program over some axes; `opened`: without the checkpoints of phases, each of which stays in one phase."""
+    """Split a program over some axes into phases.
+
+    With `inline_checkpoints`, checkpoints of phases are replaced by their equations. Each of these stays in the phase
+    of its checkpoint.
+    """
     jaxpr = closed.jaxpr
     phase: dict[Any, int] = {}
-    ready: dict[Any, int] = {}  # what is made between phases -> the first phase that can read it
-    mine: list[Eqn] = []
-    others: list[tuple[int, Eqn]] = []
+    available_from: dict[Any, int] = {}  # result of a boundary equation -> the first phase that can read it
+    eqns: list[Eqn] = []
+    boundary: list[tuple[int, Eqn]] = []
     effects = 0
+    # A phase runs over all positions before the next one begins. So a varying equation belongs to the latest phase
+    # that computes or can read one of its operands, and a collective to the boundary after the latest phase of its
+    # operands.
     for e in jaxpr.eqns:
-        asks = e.primitive is not prims.axis_index_p and not names.isdisjoint(eqn_axis_names(e))
+        is_collective = e.primitive is not prims.axis_index_p and not names.isdisjoint(eqn_axis_names(e))
         effect = eqn_effectful(e)
-        if not asks and not effect and differs(e, names):
-            at = max([phase.get(v, ready.get(v, 0)) for v in e.invars], default=0)
+        if not is_collective and not effect and varies(e, names):
+            at = max([phase.get(v, available_from.get(v, 0)) for v in e.invars], default=0)
             phase.update(dict.fromkeys(e.outvars, at))
-            mine.append(e)
+            eqns.append(e)
             continue
-        at = max([phase[v] + 1 if v in phase else ready.get(v, 0) for v in e.invars], default=0)
-        if effect:  # these keep their order
+        at = max([phase[v] + 1 if v in phase else available_from.get(v, 0) for v in e.invars], default=0)
+        if effect:  # effects keep their order
             effects = at = max(at, effects)
-        ready.update(dict.fromkeys(e.outvars, at))
-        others.append((at, e))
-    count = max([*phase.values(), *[at - 1 for at, _ in others], 0]) + 1
-    whole = {v for _, e in others if not is_sum(e, names) for v in e.invars}.union(jaxpr.outvars)
-    put_off(mine, others, phase, whole)
+        available_from.update(dict.fromkeys(e.outvars, at))
+        boundary.append((at, e))
+    count = max([*phase.values(), *[at - 1 for at, _ in boundary], 0]) + 1
+    always_stored = {v for _, e in boundary if not is_sum(e, names) for v in e.invars}.union(jaxpr.outvars)
+    put_off(eqns, boundary, phase, always_stored)
     if opened:
-        mine = [new for e in mine for new in without_checkpoint(e, phase)]
-        put_off(mine, others, phase, whole)
-    between: list[list[Eqn]] = [[] for _ in range(count + 1)]
-    for at, e in others:
-        between[at].append(e)
-    return Cut(phase, with_repeated(mine, phase, whole | compared([*mine, *[e for _, e in others]]), count), between)
+        eqns = [new for e in eqns for new in without_checkpoint(e, phase)]
+        put_off(eqns, boundary, phase, always_stored)
+    boundary_eqns: list[list[Eqn]] = [[] for _ in range(count + 1)]
+    for at, e in boundary:
+        boundary_eqns[at].append(e)
+    # Recomputed values may be rounded differently; one that is compared with its max/min would no longer equal it.
+    always_stored |= compared([*eqns, *[e for _, e in boundary]])
+    return Cut(phase, with_repeated(eqns, phase, always_stored, count), boundary_eqns)
 
 
 def without_checkpoint(e: Eqn, phase: dict[Any, int]) -> list[Eqn]:
-    """What stands for an equation once derivatives are taken: what a phase computes again stands in another loop than the first
-    time. Itself where it is no checkpoint of a phase, or one that hands on what it is given."""
+    """Return the equations that replace a checkpoint of a phase once derivatives are taken.
+
+    They need no checkpoint then: the recomputation runs in another loop than the first computation, so XLA cannot merge
+    the two. Returns `[e]` if it is no such checkpoint, or one that returns an operand or one value twice.
+    """
     if e.primitive is not prims.remat_p or e.params["prevent_cse"] or e.params["call_jaxpr"].consts:
         return [e]
     jaxpr = e.params["call_jaxpr"].jaxpr
@@ -105,22 +122,23 @@ def without_checkpoint(e: Eqn, phase: dict[Any, int]) -> list[Eqn]:
 
 
 def is_sum(e: Eqn, names: Names) -> bool:
-    """Whether it needs no more than what turns can carry: a total, or an extreme."""
+    """Return whether a scan can accumulate the collective: a sum, maximum or minimum over the axis without groups."""
     return e.primitive in _SUMS and e.params["axis_index_groups"] is None and not names.isdisjoint(e.params["axes"])
 
 
-def differs(e: Eqn, names: Names) -> bool:
+def varies(e: Eqn, names: Names) -> bool:
+    """Return whether an operand or result varies over one of the axes."""
     return any(not names.isdisjoint(a.aval.over) for a in (*e.invars, *e.outvars))
 
 
 def reads_of(eqns: Sequence[Eqn]) -> list[Any]:
-    """What equations read that they do not bind."""
+    """Return the variables that equations read and do not bind, in order of first use."""
     own = {v for e in eqns for v in e.outvars}
     return [v for v in dict.fromkeys(a for e in eqns for a in e.invars) if type(v) is not Literal and v not in own]
 
 
 def program_of(eqns: Sequence[Eqn], ins: Sequence[Any], outs: Sequence[Any]) -> ClosedJaxpr:
-    """Equations as a program with variables of its own."""
+    """Copy equations into a program with fresh variables."""
     new = {v: Var(v.aval) for v in ins}
     for e in eqns:
         new.update([(v, type(v)(v.aval)) for v in e.outvars])

@@ -1,6 +1,6 @@
-"""`pmap`: one copy of a function per device along a mapped axis.
+"""`pmap`: run one copy of a function per device along a mapped axis.
 
-`PmapSpec` says what is mapped and stages it; the dispatcher in `lamina_tracing.slots` makes the callable.
+`PmapSpec` describes the map and traces it; the dispatcher in `lamina_tracing.slots` makes the callable.
 """
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ def _hashable(axes: Any) -> Any:
 
 
 class PmapSpec(MapSpec):
-    """A function and how it is mapped: what a dispatcher's `pmap` makes a callable of.
+    """A function and how it is mapped, from which a dispatcher's `pmap` makes a callable.
 
     Args:
-      fun: the function of one device's parts.
-      axis_name: the mapped axis; None: one that nobody else can name.
+      fun: the function of one device's slices.
+      axis_name: the name of the mapped axis; None for an unnamed axis, which no collective can use.
       in_axes: which axis of each argument is mapped, a tree of integers and None that is a prefix of the arguments.
-      out_axes: where the mapped axis goes in each result, likewise.
+      out_axes: the position of the mapped axis in each result, a tree of the same kind.
       static_broadcasted_argnums: positions of arguments that are part of the program.
       devices: the devices, in order; None: the local ones.
       backend: platform name, or None.
-      axis_size: of the mapped axis, in all processes together, where no argument says it.
+      axis_size: the size of the mapped axis in all processes, needed if no argument is mapped.
       donate_argnums: positions of arguments whose memory may be reused.
       global_arg_shapes: not used.
-      call: who makes it, for messages.
+      call: the calling function, for messages.
     Raises:
-      TypeError: `fun` cannot be called, or `in_axes` is of the wrong kind.
-      ValueError: `devices` is empty, or a position is no argument of the function.
+      TypeError: `fun` is not callable, or `in_axes` is of the wrong kind.
+      ValueError: `devices` is empty, or the function has no argument at a position.
 
     >>> import numpy as np
     >>> spec = PmapSpec(lambda x: x * 2, "i")
@@ -75,10 +75,11 @@ class PmapSpec(MapSpec):
         self.axis_name: Hashable = (
             UnnamedAxis() if axis_name is None else checked_axis_name(self.lead, axis_name))
         self.axes = axes = MappedAxes(call, fun, in_axes, out_axes, axis_size, self.statics.nums, 1)
-        self.devices = None if devices is None else self._listed(devices)
+        self.devices = None if devices is None else self._check_devices(devices)
         self.backend = backend
         self.donate_argnums = self._jit.donate_argnums
-        # Found again by another pmap of the same function: an axis without a name is one that no program mentions.
+        # Another pmap of the same function with equal options shares the programs; no program mentions an unnamed
+        # axis.
         self.programs: dict[Any, Staged] = {}
         self.known_by: Any = id(self)
         try:
@@ -86,10 +87,10 @@ class PmapSpec(MapSpec):
                        self.donate_argnums, backend)
             self.programs = _programs.of(self.known_as).setdefault(options, self.programs)
             self.known_by = options
-        except TypeError:  # axes of an odd kind, which staging refuses
+        except TypeError:  # unhashable or malformed axes, which tracing rejects
             pass
 
-    def _listed(self, devices: Any) -> tuple[Any, ...]:
+    def _check_devices(self, devices: Any) -> tuple[Any, ...]:
         if isinstance(devices, str) or not hasattr(devices, "__iter__"):
             raise TypeError(f"{self.lead}: devices must be a list of devices, as lamina.devices() gives; got "
                             f"{type(devices).__name__}: {devices!r}. One device goes into a list, a platform into backend=")
@@ -99,17 +100,17 @@ class PmapSpec(MapSpec):
         return found
 
     def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
-        """(flat dynamic arguments, their tree, key of the static ones)."""
+        """Return the flat dynamic arguments, their tree, and the key of the static arguments."""
         missing = [n for n in self.statics.nums if n >= len(args)]
         if missing:
             names = ", ".join([f"`{argument_name(self.fun, n)}`" for n in sorted(missing)])
             raise ValueError(f"{self.lead}: static_broadcasted_argnums {sorted(self.statics.nums)} are given by "
-                             f"position: {names} must stand among the positional arguments; got {len(args)} of these")
+                             f"position: {names} must be positional arguments; got {len(args)} of these")
         return self._jit.split(args, kwargs)
 
     def extent(self, args: Sequence[Any], kwargs: dict[str, Any], flat: Sequence[Any],
                tree: Any) -> tuple[list[int | None], int]:
-        """For each flat argument the axis that is mapped, and its size: how many rows this process has."""
+        """Return the mapped axis of each flat argument, and the number of rows of this process along it."""
         self.axes.check_count(args, kwargs)
         axes = self.axes.of_arguments(flat, tree)
         size = self.axes.size(flat, axes, tree, self._own_rows())
@@ -120,41 +121,42 @@ class PmapSpec(MapSpec):
         return axes, size
 
     def share(self, flat: Sequence[Any] = ()) -> tuple[int, int]:
-        """Which part of all rows is this process's: so many of so many. A map within a map is each member's own."""
+        """Return `(own, total)`: this process has `own` of every `total` rows. A nested map is complete on each member:
+        `(1, 1)`."""
         if any(frame.trace is None for frame in now.axes):
             return 1, 1
-        asked = getattr(slots.dispatcher, "share", None)  # a stand-in may do without: it has one process
-        own, every = (1, 1) if asked is None else asked(self.devices, self.backend)
+        share = getattr(slots.dispatcher, "share", None)  # optional: a plugin without it has one process
+        own, total = (1, 1) if share is None else share(self.devices, self.backend)
         if not own:
-            raise ValueError(f"{self.lead}: devices names none of this process, so it has no rows to give: call it in the "
+            raise ValueError(f"{self.lead}: devices has none of this process, so it has no rows to pass: call it in the "
                              "processes whose devices are named")
-        return own, every
+        return own, total
 
     def _own_rows(self) -> int | None:
-        """How many rows of `axis_size`, which counts those of all processes, are this process's."""
+        """Return this process's number of rows of `axis_size`, which counts the rows of all processes."""
         rows = self.axes.axis_size
         if rows is None:
             return None
-        own, every = self.share()
-        if rows * own % every:
+        own, total = self.share()
+        if rows * own % total:
             raise ValueError(f"{self.lead}: axis_size is the number of rows in all processes together; {rows} cannot be shared "
-                             f"out evenly by {every} {'processes' if self.devices is None else 'devices'}")
-        return rows * own // every
+                             f"out evenly by {total} {'processes' if self.devices is None else 'devices'}")
+        return rows * own // total
 
     def _stage(self, args: Sequence[Any], kwargs: dict[str, Any], avals: Sequence[Any], flat: Sequence[Any], tree: Any,
                static: Any, rows: int | None) -> Staged:
         axes, here = self.extent(args, kwargs, flat, tree)
         refuse_axis_twice(self.lead, self.axis_name)
-        own, every = self.share()
-        size = here * every // own if rows is None else rows  # of the axis: the rows of all processes
-        if rows is None and size * own != here * every:
-            raise ValueError(f"{self.lead}: devices names {every} devices, {own} of them of this process, which has {here} "
+        own, total = self.share()
+        size = here * total // own if rows is None else rows  # size of the axis in all processes
+        if rows is None and size * own != here * total:
+            raise ValueError(f"{self.lead}: devices names {total} devices, {own} of them of this process, which has {here} "
                              "rows. Name a device for each row of each process")
         parts = [a if axis is None else shaped(a.shape[:axis] + a.shape[axis + 1:], a.dtype, a.weak_type)
                  for a, axis in zip(avals, axes)]
         out_tree = None
 
-        # What is mapped differs over the axis. An axis without a name is in no type, see docs/collectives.md.
+        # A mapped argument varies over the axis. Types do not contain unnamed axes, see docs/collectives.md.
         mine = frozenset([self.axis_name])
         if type(self.axis_name) is not UnnamedAxis:
             parts = [part.differing(a.over - mine if axis is None else a.over | mine)
@@ -168,8 +170,8 @@ class PmapSpec(MapSpec):
             leaves, out_tree = flat_results(self.call, self.name, self.fun(*a, **k))
             return leaves
 
-        # The body is one device's: operands without the mapped axis. What it closes over (`outer`) leads its operands,
-        # unmapped.
+        # The body is the program of one device: its operands lack the mapped axis. Values that it closes over
+        # (`outer`) are its first operands, unmapped.
         with bound_axes(AxisFrame(self.axis_name, size)):
             closed, outer = stage(run, parts, (self.call, self.fun, tree, self.statics.nums))
         refuse_divided(self.lead, closed)
@@ -177,11 +179,12 @@ class PmapSpec(MapSpec):
             zip(closed.out_avals, self.axes.of_results(closed.out_avals, out_tree)))]
         ins = (None,) * len(outer) + tuple(axes)
         further = frozenset([f.name for f in now.axes])
-        if self.axis_name in further and outer:  # what differs over an outer axis of the same name is one value here
+        # a value that varies over an outer axis of the same name is one value inside
+        if self.axis_name in further and outer:
             closed = typed_program(closed, [*[a.over - mine for a in closed.in_avals[:len(outer)]], *[a.over for a in parts]],
                                    further)
-        if size > 1:  # on one device nothing differs
-            self._check_differences(closed, ins, targets, further | mine, out_tree)
+        if size > 1:  # on one device nothing varies
+            self._check_uniform(closed, ins, targets, further | mine, out_tree)
         closed = without_needless(closed, {self.axis_name: size})
         n = len(ins)
         donated = (False,) * len(outer) + (self.donated(args, kwargs) or (False,) * len(flat))
@@ -192,17 +195,17 @@ class PmapSpec(MapSpec):
         operands = [v.aval for v in whole]
         if further or any(a.over for a in operands):
             params, types = typed_equation(prims.xla_pmap_p, operands, params, further)
-        else:  # the body has the types it was staged with, and nothing differs over an axis outside
+        else:  # the types of the body are final, and nothing varies over an enclosing axis
             types = prims.xla_pmap_p.infer(*operands, **params)
         results = [Var(a) for a in types]
         program = Jaxpr([], whole, [Eqn(prims.xla_pmap_p, whole, results, params)], results,
                         closed.jaxpr.axis_names - mine, closed.jaxpr.effectful)
         return Staged(ClosedJaxpr(program), outer, out_tree)
 
-    def _check_differences(self, closed: ClosedJaxpr, in_axes: Sequence[int | None], out_axes: Sequence[int | None],
-                           bound: frozenset[Any], out_tree: Any) -> None:
-        """ValueError where a result that claims to be the same on all devices may differ between them, or where devices
-        may decide differently on a branch or loop in which they wait for each other."""
+    def _check_uniform(self, closed: ClosedJaxpr, in_axes: Sequence[int | None], out_axes: Sequence[int | None],
+                       bound: frozenset[Any], out_tree: Any) -> None:
+        """Raise ValueError if an unmapped result may differ between devices, or devices may take different branches
+        around a collective."""
         if closed.jaxpr.axis_names:
             try:
                 refuse_disagreement(closed)
@@ -222,11 +225,11 @@ class PmapSpec(MapSpec):
                                  "row")
 
     def argument(self, tree: Any, i: int) -> str:
-        """What the user calls a flat argument, of this structure: `params['w'][0]`."""
+        """Return the user's name of a flat argument: `params['w'][0]`."""
         return self.axes.argument(tree, i)
 
     def rows(self, staged: Staged, tree: Any) -> str:
-        """What says how many rows there are, in words: the first argument that is mapped, or `axis_size`."""
+        """Describe the size of the mapped axis: the first mapped argument and its number of rows, or `axis_size`."""
         e, start = staged.closed.jaxpr.eqns[0], len(staged.outer)
         for i, (v, axis) in enumerate(zip(e.invars[start:], e.params["in_axes"][start:])):
             if axis is not None:
@@ -234,11 +237,11 @@ class PmapSpec(MapSpec):
         return f"axis_size is {e.params['axis_size']}"
 
 
-def _forget_devices(gone: Callable[[Any], bool]) -> None:
-    """Forget the programs of maps whose `devices` are no more; `gone` says it of one."""
+def _forget_devices(is_closed: Callable[[Any], bool]) -> None:
+    """Drop programs of maps whose `devices` belong to closed clients; `is_closed` reports whether a device does."""
     for table in _programs.tables():
         for options in list(table):
-            if options[0] and gone(options[0][0]):
+            if options[0] and is_closed(options[0][0]):
                 table.pop(options, None)
 
 
@@ -264,29 +267,30 @@ def pmap(fun: Callable[..., Any] | None = None, axis_name: Hashable | None = Non
          static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Any] | None = None,
          backend: str | None = None, axis_size: int | None = None, donate_argnums: int | Sequence[int] = (),
          global_arg_shapes: Any = None) -> Callable[..., Any]:
-    """Parallel map: run one copy of `fun` per device, each on its slice of the mapped axis.
+    """Run one copy of `fun` per device, each on its slice of the mapped axis.
 
-    In several processes (see `lamina.distributed`) all call it. Each gives its own rows and gets its own, and the mapped axis
-    spans the rows of all, in order of the processes. What is given with None in `in_axes` is each process's own.
+    In several processes (see `lamina.distributed`) all processes must call it. Each process passes and receives its own
+    rows, and the mapped axis contains the rows of all processes in order. Arguments with None in `in_axes` may differ
+    between processes.
 
     Args:
       fun: function of one slice: arrays and trees of them. Left out, `pmap` is a decorator with options.
       axis_name: a name for the axis, for collectives such as `lax.psum`.
-      in_axes: which axis of each positional argument to map (None: every device gets the whole), a prefix of the
+      in_axes: which axis of each positional argument to map (None: every device gets the whole argument), a prefix of the
         arguments. Keyword arguments are mapped over axis 0.
-      out_axes: where the mapped axis goes in each result; None takes one device's value.
+      out_axes: the position of the mapped axis in each result; None takes one device's value.
       static_broadcasted_argnums: positions of arguments that are Python values, part of the program. A tuple `in_axes`
-        has an entry for these too, whatever it says; static arguments at the end may go without.
-      devices: the devices to use, in order. In several processes these may be of any of them: each gives the rows of its
-        own. Default: the first ones of `local_devices()`, in each process.
+        has an entry for these too, which is ignored; trailing static arguments need none.
+      devices: the devices to use, in order. They may belong to several processes: each process passes the rows of its own
+        devices. Default: the first ones of `local_devices()`, in each process.
       backend: platform name.
-      axis_size: size of the mapped axis, the rows of all processes together.
+      axis_size: size of the mapped axis in all processes.
       donate_argnums: positions of arguments whose memory may be reused for results.
       global_arg_shapes: accepted for compatibility; must be None.
     Returns:
-      A function of whole arguments; its results are spread over the devices.
+      A function of unmapped arguments; its results are sharded over the devices.
     Raises:
-      ValueError: more slices than devices; axes or sizes that do not fit; names the arguments.
+      ValueError: more slices than devices, or axes or sizes that do not fit. The message names the arguments.
       TypeError: an argument is no array.
 
     >>> import numpy as np

@@ -1,8 +1,10 @@
-"""Axes divided over a mesh and in turns: which mesh axes and loops a named axis takes, and its program in a device's view.
+"""Axis resources: which mesh axes and serial loops a named axis of `xmap` uses, and the rewrite of a program to these
+axes.
 
-An axis of `n` positions over mesh axes of `d` devices together and loops of `k` turns has the index (device, turn, place
-within), the device slowest, with `n / d / k` places within. A collective over it is one over all of these: `psum` over `batch`
-becomes `psum` over `("x", "y", "batch turn", "batch within")`, which collectives take under any mixture of maps.
+An axis of `n` positions over mesh axes of `d` devices in total and loops of `k` iterations in total has the index
+(device, iteration, local position). The device varies slowest, and there are `n / d / k` local positions. A collective
+over the axis is a collective over all of these: `psum` over `batch` becomes `psum` over `("x", "y", "batch turn",
+"batch within")`. Collectives accept such a tuple under any mixture of maps.
 """
 from __future__ import annotations
 
@@ -27,18 +29,18 @@ Axes = tuple[tuple[Hashable, int], ...]
 
 def checked_resources(lead: str, given: Mapping[Hashable, tuple[Any, ...]], sizes: Sizes, mesh: Mesh | None,
                       loops: Sizes) -> tuple[Resources, Axes]:
-    """What each axis takes of a mesh, if it can, and in how many turns it runs, if in more than one.
+    """Return the mesh axes of each axis, and the number of iterations of each serial axis with more than one.
 
     Args:
       lead: the call, for messages.
       given: axis -> resources.
       sizes: axis -> size.
-      mesh: that in scope, or None.
-      loops: name -> turns of the loops in scope.
+      mesh: the mesh in scope, or None.
+      loops: name -> number of iterations, for the loops in scope.
     Raises:
-      ValueError: there is no mesh, or neither it nor a loop has such a name, or both have; a size does not divide.
+      ValueError: no mesh is in scope, a name is unknown or names both a mesh axis and a loop, or a size does not divide.
     """
-    over, turns = [], []
+    over, serial_axes = [], []
     for name, mine in given.items():
         devices = tuple([r for r in mine if not isinstance(r, SerialLoop) and r not in loops])
         if devices:
@@ -50,33 +52,37 @@ def checked_resources(lead: str, given: Mapping[Hashable, tuple[Any, ...]], size
         if both:
             raise ValueError(f"{lead}: axis_resources gives the axis {name!r} {both[0]!r}, which names an axis of {mesh} and a "
                              "serial_loop, both in scope. Give them different names")
-        whole = math.prod([*parts.values(), *own.values()])
-        if sizes[name] % whole:
+        total = math.prod([*parts.values(), *own.values()])
+        if sizes[name] % total:
             words = [f"{r!r} of size {n}" for r, n in parts.items()]
-            words += [repr(r) if isinstance(r, SerialLoop) else f"the loop {r!r} of {n} turns" for r, n in own.items()]
+            words += [repr(r) if isinstance(r, SerialLoop) else f"the loop {r!r} of {n} iterations" for r, n in own.items()]
             raise ValueError(f"{lead}: the axis {name!r} of size {sizes[name]} cannot be divided evenly over "
-                             f"{' and '.join(words)}. Choose a size that is a multiple of {whole}, or leave {name!r} out of "
+                             f"{' and '.join(words)}. Choose a size that is a multiple of {total}, or leave {name!r} out of "
                              "axis_resources")
         if math.prod(own.values()) > 1:
-            turns.append((name, math.prod(own.values())))
-    return tuple(over), tuple(turns)
+            serial_axes.append((name, math.prod(own.values())))
+    return tuple(over), tuple(serial_axes)
 
 
 def _check_mesh(lead: str, name: Hashable, devices: tuple[Hashable, ...], mesh: Mesh | None, loops: Sizes) -> None:
-    beside = f" (loops in scope: {', '.join(map(repr, loops))})" if loops else ""
+    loops_text = f" (loops in scope: {', '.join(map(repr, loops))})" if loops else ""
     if mesh is None:
         raise ValueError(f"{lead}: axis_resources gives the axis {name!r} {', '.join(map(repr, devices))}, and no mesh is in "
-                         f"scope{beside}. Call it in a block `with Mesh(devices, names):` or `with serial_loop(name, length):`")
+                         f"scope{loops_text}. Call it in a block `with Mesh(devices, names):` or "
+                         "`with serial_loop(name, length):`")
     for resource in devices:
         if resource not in mesh.shape:
             raise ValueError(f"{lead}: axis_resources gives the axis {name!r} {resource!r}, which is no axis of the mesh "
-                             f"in scope, {mesh}{beside}")
+                             f"in scope, {mesh}{loops_text}")
 
 
 def conflict(closed: ClosedJaxpr, resources: Resources, loops: Resources = (), mesh: Any = None) -> str | None:
-    """In words, where two axes that share a mesh axis or a loop meet in one value, or in an op over one of them, or a map
-    within cannot be on devices too; None where nothing is wrong. Then a device's block is of one of them, which the type of the
-    value says. `mesh` is that of the resources, if there may be another one within."""
+    """Describe the first conflict between the resources of a program; None if there is none.
+
+    Two axes that share a mesh axis or a loop must not occur in the type of one value, nor in an equation over one of
+    them: a device's block belongs to only one of the two. A nested map that needs devices itself is a conflict, too.
+    `mesh` is the mesh of the resources, if a nested xmap may have another one.
+    """
     users: dict[str, list[Hashable]] = {}
     for what, given in (("mesh axis", resources), ("loop", loops)):
         for name, mine in given:
@@ -86,22 +92,22 @@ def conflict(closed: ClosedJaxpr, resources: Resources, loops: Resources = (), m
     todo, seen = [closed], {closed}
     for program in todo:
         for v in program.jaxpr.invars if program is closed and shared else ():
-            text = _two(shared, v.aval.over, f"an argument is {v.aval.short()}")
+            text = _explain_sharing(shared, v.aval.over, f"an argument is {v.aval.short()}")
             if text:
                 return text
         for e in program.jaxpr.eqns:
             if resources and e.primitive is prims.xla_pmap_p:
-                return (f"the pmap of `{e.params['name']}` stands inside{_at(e)}, and takes a device for each of its rows, but "
-                        "each device of the mesh has its part of this xmap. Use vmap there, or call them one after the other")
+                return (f"the pmap of `{e.params['name']}` inside{_at(e)} uses one device for each of its rows, but the "
+                        "devices of the mesh already divide this xmap. Use vmap there, or call them one after the other")
             if resources and e.primitive is prims.xmap_p and e.params["axis_resources"]:
-                text = _of_one_within(e, resources, mesh)
+                text = _explain_nested(e, resources, mesh)
                 if text:
                     return text
             if shared:
                 names = frozenset[Any]().union(*[a.aval.over for a in (*e.invars, *e.outvars)])
                 if e.primitive.axis_params:
                     names |= eqn_axis_names(e)
-                text = _two(shared, names, f"`{e.primitive.name}`{_at(e)} gives "
+                text = _explain_sharing(shared, names, f"`{e.primitive.name}`{_at(e)} gives "
                             f"{', '.join([v.aval.short() for v in e.outvars]) or 'nothing'}")
                 if text:
                     return text
@@ -112,9 +118,9 @@ def conflict(closed: ClosedJaxpr, resources: Resources, loops: Resources = (), m
     return None
 
 
-def _of_one_within(e: Eqn, resources: Resources, mesh: Any) -> str | None:
-    """In words, why an xmap that is divided cannot stand in one with these resources."""
-    lead = f"the xmap of `{e.params['name']}` inside has axis_resources too{_at(e)}"
+def _explain_nested(e: Eqn, resources: Resources, mesh: Any) -> str | None:
+    """Explain why a divided xmap cannot be nested in one with these resources; None if it can."""
+    lead = f"the inner xmap of `{e.params['name']}` has axis_resources too{_at(e)}"
     users = {resource: name for name, mine in resources for resource in mine}
     for name, mine in e.params["axis_resources"]:
         for resource in mine:
@@ -129,7 +135,7 @@ def _of_one_within(e: Eqn, resources: Resources, mesh: Any) -> str | None:
 
 
 def holds_divided(closed: ClosedJaxpr) -> Eqn | None:
-    """The first xmap in a program that is divided over a mesh, as its equation."""
+    """Return the equation of the first xmap in a program that is divided over a mesh; None if there is none."""
     return closed.memo("divided", lambda: _first_divided(closed))[0]
 
 
@@ -147,15 +153,15 @@ def _first_divided(closed: ClosedJaxpr) -> tuple[Eqn | None]:
 
 
 def refuse_divided(lead: str, body: ClosedJaxpr) -> None:
-    """ValueError where an xmap in the program of a map of devices is to be divided over a mesh."""
+    """Raise ValueError if the body of a map over devices contains an xmap that is divided over a mesh."""
     e = holds_divided(body)
     if e is not None:
-        raise ValueError(f"{lead}: the xmap of `{e.params['name']}` inside has axis_resources{_at(e)}, but what it stands in "
-                         "runs on one device for each member. Leave them out, or name all axes in one xmap")
+        raise ValueError(f"{lead}: the inner xmap of `{e.params['name']}` has axis_resources{_at(e)}, but the enclosing map "
+                         "already uses one device per member. Remove axis_resources, or merge both into one xmap")
 
 
 def without_sharing(resources: Resources) -> Resources:
-    """The resources without those of axes that take a mesh axis which another has before."""
+    """Drop the resources of each axis that shares a mesh axis with an earlier axis."""
     taken: set[Hashable] = set()
     found = []
     for name, mine in resources:
@@ -165,7 +171,7 @@ def without_sharing(resources: Resources) -> Resources:
     return tuple(found)
 
 
-def _two(shared: Mapping[str, frozenset[Any]], names: frozenset[Any], where: str) -> str | None:
+def _explain_sharing(shared: Mapping[str, frozenset[Any]], names: frozenset[Any], where: str) -> str | None:
     for resource, users in shared.items():
         both = sorted(users & names, key=repr)
         if len(both) > 1:
@@ -178,21 +184,22 @@ def _at(e: Eqn) -> str:
     return "" if e.source is None else f" at {e.source}"
 
 
-def in_view_of_a_device(body: ClosedJaxpr, marks: Sequence[frozenset[Any]], axes: Axes, resources: Resources, turns: Axes,
+def in_view_of_a_device(body: ClosedJaxpr, marks: Sequence[frozenset[Any]], axes: Axes, resources: Resources, serial_axes: Axes,
                         around: Sizes) -> tuple[ClosedJaxpr, Axes, Axes, dict[Hashable, tuple[Hashable, ...]]]:
-    """A program of named axes as one of mesh axes, turns, and places within.
+    """Rewrite a program of named axes to one of mesh axes, serial axes, and axes of local positions.
 
     Args:
       body: the program of one position.
       marks: for each argument, the axes over which it differs.
       axes: (name, size) of each axis.
       resources: which mesh axes each takes.
-      turns: in how many turns axes run.
-      around: name -> size of the axes around, those of the mesh among them.
+      serial_axes: (name, number of iterations) of the axes with loops.
+      around: name -> size of the enclosing axes, including those of the mesh.
     Returns:
-      (the program, (name, number) of the turns of axes, (name, size) of the places within, axis -> the names of these two).
+      The program, (name, number of iterations) of the new serial axes, (name, size) of the new local axes, and for each
+      old axis the names of its new ones.
     """
-    over, loops = dict(resources), dict(turns)
+    over, loops = dict(resources), dict(serial_axes)
     taken = {*around, *[name for name, _ in axes]}
 
     def label(name: Hashable, what: str) -> str:
@@ -202,44 +209,47 @@ def in_view_of_a_device(body: ClosedJaxpr, marks: Sequence[frozenset[Any]], axes
         taken.add(text)
         return text
 
-    turn = {name: label(name, "turn") for name, _ in axes if name in loops}
-    within = {name: label(name, "within") for name, _ in axes}
-    places = {name: size // math.prod([loops.get(name, 1), *[around[r] for r in over.get(name, ())]]) for name, size in axes}
-    # One place in each turn is no axis: along one of a single place XLA lays arrays out as it likes, and copies them.
-    own: dict[Hashable, tuple[Hashable, ...]] = {
-        name: (turn[name],) if name in turn and places[name] == 1 else (*([turn[name]] if name in turn else []), within[name])
+    serial_name = {name: label(name, "turn") for name, _ in axes if name in loops}
+    local_name = {name: label(name, "within") for name, _ in axes}
+    local_sizes = {name: size // math.prod([loops.get(name, 1), *[around[r] for r in over.get(name, ())]])
+                   for name, size in axes}
+    # With one local position there is no local axis: XLA chooses any layout along an axis of length 1, and inserts
+    # copies.
+    new_names: dict[Hashable, tuple[Hashable, ...]] = {
+        name: (serial_name[name],) if name in serial_name and local_sizes[name] == 1
+        else (*([serial_name[name]] if name in serial_name else []), local_name[name])
         for name, _ in axes}
-    table = {name: (*over.get(name, ()), *own[name]) for name, _ in axes}
-    sizes: dict[Hashable, int] = {**around, **{turn[name]: n for name, n in turns}}
-    sizes.update({within[name]: n for name, n in places.items()})
+    table = {name: (*over.get(name, ()), *new_names[name]) for name, _ in axes}
+    sizes: dict[Hashable, int] = {**around, **{serial_name[name]: n for name, n in serial_axes}}
+    sizes.update({local_name[name]: n for name, n in local_sizes.items()})
 
-    def renamed(e: Eqn) -> list[Eqn] | None:
+    def rename_axes(e: Eqn) -> list[Eqn] | None:
         p = e.primitive
         if not p.axis_params or not any(name in table for name in eqn_axis_names(e)):
             return None
         params = dict(e.params)
         if p is prims.axis_index_p:
-            new = [n for old in axis_names("axis_index", params["axis_name"]) for n in _names(table, old)]
-            if all(n in sizes for n in new[1:]):  # an axis that a map inside binds is no turn
+            new = [n for old in axis_names("axis_index", params["axis_name"]) for n in _expand_name(table, old)]
+            if all(n in sizes for n in new[1:]):  # an axis bound by a nested map is not split
                 return _indices(e, new, sizes)
         for param in p.axis_params:
             value = params[param]
-            names = tuple([new for old in (value if type(value) is tuple else (value,)) for new in _names(table, old)])
+            names = tuple([new for old in (value if type(value) is tuple else (value,)) for new in _expand_name(table, old)])
             params[param] = names if param == "axes" else as_axis_name(names)
         return [e.replace(params=params)]
 
     def enters(e: Eqn) -> bool:
         return not any(name in table for name, _ in e.primitive.flow.axes(e.params))  # type: ignore[union-attr]
 
-    program = rewrite(body, renamed, nested=enters)
+    program = rewrite(body, rename_axes, nested=enters)
     new = [frozenset([n for old in mine for n in (table[old] if old in table else (old,))]) for mine in marks]
     everywhere = frozenset(around).union(*table.values())
-    return (typed_program(program, new, everywhere), tuple([(turn[name], n) for name, n in turns]),
-            tuple([(within[name], n) for name, n in places.items() if within[name] in own[name]]), own)
+    return (typed_program(program, new, everywhere), tuple([(serial_name[name], n) for name, n in serial_axes]),
+            tuple([(local_name[name], n) for name, n in local_sizes.items() if local_name[name] in new_names[name]]), new_names)
 
 
 def _indices(e: Eqn, names: Sequence[Hashable], sizes: Sizes) -> list[Eqn]:
-    """The index along several axes, of that along each: a loop knows its own by name."""
+    """Emit the index along several axes from the index along each. A loop replaces the `axis_index` of its own name."""
     eqns: list[Eqn] = []
 
     def put(prim: Any, ins: list[Any], out: Any, **params: Any) -> Any:
@@ -257,5 +267,5 @@ def _indices(e: Eqn, names: Sequence[Hashable], sizes: Sizes) -> list[Eqn]:
     return eqns
 
 
-def _names(table: Mapping[Hashable, tuple[Hashable, ...]], old: Any) -> tuple[Any, ...]:
+def _expand_name(table: Mapping[Hashable, tuple[Hashable, ...]], old: Any) -> tuple[Any, ...]:
     return table[old] if type(old) is not int and old in table else (old,)

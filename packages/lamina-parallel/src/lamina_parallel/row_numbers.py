@@ -1,4 +1,8 @@
-"""Programs that ask for the number of their row and do not communicate over the axis of rows: they get it as an operand."""
+"""Pass `axis_index` as an operand.
+
+A program that uses the index of its member along the mapped axis, and no other collective over that axis, gets the
+index as an operand instead. It can then run in a plain loop over the members.
+"""
 from __future__ import annotations
 
 import contextlib
@@ -12,13 +16,15 @@ __all__ = ["communicates_over", "numbered", "rules_of"]
 
 
 def communicates_over(closed: ClosedJaxpr, name: Hashable) -> bool:
-    """Whether the program, or a derivative of it, may do more over the axis than ask for the number of its row, in places to
-    which that can be brought."""
-    # Rules of rules of rules are not asked: a rule may call its own function, so there is no end to them.
+    """Return whether a program, or one of its derivatives, may use the axis for more than `axis_index`.
+
+    This includes an `axis_index` in a nested program to which an operand cannot be passed.
+    """
+    # Only two levels of rules are searched: a rule may call its own function, so the nesting has no end.
     todo, seen = [(closed, 0)], {closed}
     for program, depth in todo:
         for e in program.jaxpr.eqns:
-            if e.primitive.axis_params and name in eqn_axis_names(e) and not _is_index(e, name):
+            if e.primitive.axis_params and name in eqn_axis_names(e) and not _is_axis_index(e, name):
                 return True
             if not e.primitive.subprograms:
                 continue
@@ -34,12 +40,12 @@ def communicates_over(closed: ClosedJaxpr, name: Hashable) -> bool:
     return False
 
 
-def _is_index(e: Eqn, name: Hashable) -> bool:
+def _is_axis_index(e: Eqn, name: Hashable) -> bool:
     return e.primitive is prims.axis_index_p and e.params["axis_name"] == name
 
 
 def rules_of(e: Eqn) -> list[ClosedJaxpr]:
-    """The programs of an equation's rules, without those that stay Python functions."""
+    """Return the programs of an equation's rules, except rules that remain Python functions."""
     found = []
     for value in e.params.values():
         if type(value) is prims.Rule:
@@ -49,23 +55,26 @@ def rules_of(e: Eqn) -> list[ClosedJaxpr]:
 
 
 def numbered(closed: ClosedJaxpr, name: Hashable) -> ClosedJaxpr:
-    """The program with the number of its row as a last operand, in the place of `axis_index`; programs in it likewise."""
+    """Return the program with the axis index as an additional last operand in place of `axis_index`.
+
+    Nested programs that use the index are rewritten in the same way.
+    """
     made: dict[int, ClosedJaxpr] = {}
 
-    def one(program: ClosedJaxpr) -> ClosedJaxpr:
+    def rewrite_program(program: ClosedJaxpr) -> ClosedJaxpr:
         if id(program) not in made:
-            row = Var(shaped((), np.dtype("int32")))
-            asked = {e.outvars[0]: row for e in program.jaxpr.eqns if _is_index(e, name)}
-            eqns = [through(e, row) if name in eqn_axis_names(e) else e for e in program.jaxpr.eqns
-                    if not _is_index(e, name)]
-            made[id(program)] = substitute(with_signature(program, [*program.jaxpr.invars, row], program.jaxpr.outvars, eqns),
-                                           asked)
+            index = Var(shaped((), np.dtype("int32")))
+            substitutions = {e.outvars[0]: index for e in program.jaxpr.eqns if _is_axis_index(e, name)}
+            eqns = [rewrite_equation(e, index) if name in eqn_axis_names(e) else e for e in program.jaxpr.eqns
+                    if not _is_axis_index(e, name)]
+            made[id(program)] = substitute(with_signature(program, [*program.jaxpr.invars, index], program.jaxpr.outvars, eqns),
+                                           substitutions)
         return made[id(program)]
 
-    def through(e: Eqn, row: Var) -> Eqn:
+    def rewrite_equation(e: Eqn, index: Var) -> Eqn:
         w = Wired(e.primitive, e.params, len(e.invars))
         slots, programs = w.operands(), []
-        given: dict[int, int] = {}  # the group of the flow -> the number of the new operand in it
+        given: dict[int, int] = {}  # operand group of the region signature -> position of the index operand in it
         for wire in w.wires:
             if name not in wire.program.jaxpr.axis_names:
                 programs.append((wire.program, wire.ins, range(1 if wire.decides else w.n_results)))
@@ -74,11 +83,12 @@ def numbered(closed: ClosedJaxpr, name: Hashable) -> ClosedJaxpr:
             group = next(g for g in into if w.flow.operands[g].kind == HELD)
             if group not in given:
                 given[group] = len(slots)
-                slots.append(Slot(group, row.aval))
-            programs.append((one(wire.program), (*wire.ins, given[group]), range(1 if wire.decides else w.n_results)))
+                slots.append(Slot(group, index.aval))
+            programs.append((rewrite_program(wire.program), (*wire.ins, given[group]),
+                             range(1 if wire.decides else w.n_results)))
         written = w.write(slots, w.results(), programs)
-        invars = [*e.invars, *[row] * len(given)]
+        invars = [*e.invars, *[index] * len(given)]
         return Eqn(e.primitive, [invars[i] for i in written.operands], [e.outvars[j] for j in written.results], written.params,
                    e.source)
 
-    return one(closed)
+    return rewrite_program(closed)

@@ -1,8 +1,9 @@
-"""Sums over an axis of what each position puts into zeros of its own, as all of them put into the same zeros.
+"""Rewrite sums of batched scatters into zeros as one scatter-add.
 
-Where positions share an array and each reads a part of it, the cotangent of each is zeros but for that part: `n` times the
-array, to be summed. Put into one array by adding, they take no more than the parts: of a table that is looked up, of a sorted
-or gathered array of which each position has its own element.
+If the positions of an axis share an array and each reads a part of it, the cotangent of each is an array of zeros with
+that part filled in. Summing these takes `n` times the memory of the array. One scatter-add into a single array of zeros
+takes only the memory of the parts. This occurs for table lookups, and for sorted or gathered arrays of which each
+position reads one element.
 """
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ __all__ = ["scattered"]
 
 
 def scattered(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """A program in which sums over batches of scatters into zeros are scatters that add.
+    """Replace each sum over a batch dimension of a scatter into zeros by a scatter that adds.
 
     Args:
-      closed: the program; those nested in it stay.
+      closed: the program; nested programs are left unchanged.
     Returns:
-      A program; itself where there is nothing to do.
+      The new program; `closed` itself if nothing changes.
 
     >>> from lamina_ir import parse
     >>> numbers = "ScatterDimensionNumbers(update_window_dims=(), inserted_window_dims=(1,), "
@@ -42,22 +43,23 @@ def scattered(closed: ClosedJaxpr) -> ClosedJaxpr:
     eqns: list[Eqn] = []
     changed = False
     for e in jaxpr.eqns:
-        found = _added(e, made, uses) if e.primitive is prims.reduce_sum_p and e.params["axes"] == (0,) else None
+        found = _scatter_add(e, made, uses) if e.primitive is prims.reduce_sum_p and e.params["axes"] == (0,) else None
         changed = changed or found is not None
         eqns += found or [e]
     return dce(ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, jaxpr.outvars), closed.consts),
                instantiate=True)[0] if changed else closed
 
 
-def _added(e: Eqn, made: Mapping[Any, Eqn], uses: Mapping[Any, int]) -> list[Eqn] | None:
-    """The equations for a sum of a scatter along a dimension that it has as a batch."""
+def _scatter_add(e: Eqn, made: Mapping[Any, Eqn], uses: Mapping[Any, int]) -> list[Eqn] | None:
+    """Return the equations that replace a sum over a batch dimension of a scatter, or None if the sum does not match.
+    """
     x = e.invars[0]
     scatter = made.get(x) if type(x) is not Literal and uses[x] == 1 else None
     if scatter is None or scatter.primitive not in (prims.scatter_p, prims.scatter_add_p):
         return None
     params = scatter.params
     numbers = params["dimension_numbers"]
-    # One that overwrites is one that adds where no element is written twice.
+    # A scatter that overwrites equals one that adds if no element is written twice.
     if scatter.primitive is prims.scatter_p and not params["unique_indices"] or 0 not in numbers.operand_batching_dims:
         return None
     if not _is_zero(scatter.invars[0], made):
@@ -77,7 +79,7 @@ def _added(e: Eqn, made: Mapping[Any, Eqn], uses: Mapping[Any, int]) -> list[Eqn
 
 
 def _is_zero(a: Any, made: Mapping[Any, Eqn]) -> bool:
-    """Whether an operand is known to be zeros everywhere."""
+    """Return whether an operand is known to contain only zeros."""
     while type(a) is not Literal:
         e = made.get(a)
         if e is None or e.primitive is not prims.broadcast_in_dim_p:

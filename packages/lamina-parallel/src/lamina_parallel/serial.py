@@ -1,8 +1,8 @@
-"""`SerialLoop`: a resource that runs an axis in turns, one after the other on one device, for programs too large to run whole.
+"""`SerialLoop`: a resource that runs an axis as a sequential loop on one device, for programs too large to run at once.
 
-An axis of size `n` over mesh axes of `d` devices and a loop of `k` turns has the index (device, turn, place within), the device
-slowest; a device runs `n / d / k` places at once. How a program is cut into
-phases is in `phases.py`, how these become loops in `turns.py`.
+An axis of size `n` over mesh axes of `d` devices and a loop of `k` iterations has the index (device, iteration, local
+position). The device varies slowest, and a device runs `n / d / k` positions at once. `split_phases` splits a program
+into phases, and `scan_phases` turns these into loops.
 """
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from lamina_ir.extend import checked_axis_name
 
 __all__ = ["SerialLoop", "loops_in_scope", "serial_loop"]
 
-# The loops of `with serial_loop(name, length):`, outermost first, which programs are staged under.
+# The loops of `with serial_loop(name, length):`, outermost first, under which programs are traced.
 _in_scope = config.Option("serial_loops", (), keyed=True, check=lambda value: _check_scope(value),
                           help="the loops of `with serial_loop(...)`, which sets it")
 
 
 class SerialLoop:
-    """A loop of so many turns, as a resource of `xmap`: the axis it is given to runs in that many parts, one after the other.
+    """A loop of `length` iterations, as a resource of `xmap`: the axis is split into that many parts, which run in
+    sequence.
 
-    Results are those without it. What a program needs at once falls with the number of turns, and so does what its derivative
-    keeps: that is computed again turn by turn.
+    It does not change results. Peak memory falls with the number of iterations, and so does the memory of residuals:
+    the derivative recomputes values iteration by iteration.
 
     Args:
-      length: how many turns.
+      length: the number of iterations.
     Raises:
-      TypeError: `length` is no integer.
-      ValueError: it is less than 1.
+      TypeError: `length` is not an integer.
+      ValueError: `length` is less than 1.
 
     >>> from lamina_parallel import xmap
     >>> from lamina_tracing import lax
@@ -56,23 +57,23 @@ class SerialLoop:
 
 
 def serial_loop(name: Hashable, length: int) -> AbstractContextManager[None]:
-    """A block in which a loop has a name, for `axis_resources` to give axes by it.
+    """Return a context in which a loop has a name, so that `axis_resources` can refer to it.
 
-    Axes that share a loop must not meet in one value, as those that share an axis of a mesh.
+    Axes that share a loop must not occur in the type of one value, like axes that share a mesh axis.
 
     Args:
-      name: what resources call the loop.
-      length: how many turns.
+      name: the name of the loop in resources.
+      length: the number of iterations.
     Returns:
       A context manager.
     Raises:
-      TypeError: `length` is no integer, or `name` cannot be a name.
+      TypeError: `length` is not an integer, or `name` is not a valid name.
       ValueError: `length` is less than 1, or a loop of this name is in scope.
 
     >>> from lamina_parallel import xmap
     >>> import numpy as np
-    >>> twice = xmap(lambda x: x * 2, {0: "i"}, {0: "i"}, axis_resources={"i": "turns"})
-    >>> with serial_loop("turns", 2):
+    >>> twice = xmap(lambda x: x * 2, {0: "i"}, {0: "i"}, axis_resources={"i": "chunks"})
+    >>> with serial_loop("chunks", 2):
     ...     twice(np.arange(4, dtype=np.int32))
     Array([0, 2, 4, 6], dtype=int32)
     """
@@ -83,17 +84,17 @@ def serial_loop(name: Hashable, length: int) -> AbstractContextManager[None]:
 @contextmanager
 def _block(name: Hashable, length: int) -> Iterator[None]:
     if name in loops_in_scope():
-        raise ValueError(f"serial_loop: a loop {name!r} is in scope already, of {loops_in_scope()[name]} turns. Give each a "
-                         "name of its own")
+        raise ValueError(f"serial_loop: a loop {name!r} is in scope already, of {loops_in_scope()[name]} iterations. Give "
+                         "each a name of its own")
     with _in_scope((*_in_scope.value, (name, length))):
         yield
 
 
 def loops_in_scope() -> dict[Hashable, int]:
-    """The loops of the blocks `with serial_loop(...)` of this thread.
+    """Return the loops of the enclosing `with serial_loop(...)` blocks of this thread.
 
     Returns:
-      A dict from name to number of turns.
+      A dict from name to number of iterations.
 
     >>> loops_in_scope()
     {}
@@ -103,13 +104,14 @@ def loops_in_scope() -> dict[Hashable, int]:
 
 def _checked_length(lead: str, length: Any) -> int:
     if isinstance(length, bool) or not hasattr(length, "__index__"):
-        raise TypeError(f"{lead}: length must be an integer, the number of turns; got {type(length).__name__}: {length!r:.80}")
+        raise TypeError(f"{lead}: length must be an integer, the number of iterations; got {type(length).__name__}: "
+                        f"{length!r:.80}")
     number = length.__index__()
     if number < 1:
-        raise ValueError(f"{lead}: length must be at least 1, the number of turns; got {number}")
+        raise ValueError(f"{lead}: length must be at least 1, the number of iterations; got {number}")
     return number
 
 
 def _check_scope(value: Any) -> None:
     if not (isinstance(value, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value)):
-        raise TypeError(f"config serial_loops: is set by `with serial_loop(...)`; got {value!r:.60}")
+        raise TypeError(f"config serial_loops: the setting is changed only by `with serial_loop(...)`; got {value!r:.60}")

@@ -1,6 +1,7 @@
-"""`shard_map`: a function of one device's blocks, over a mesh of devices.
+"""`shard_map`: map a function of one device's blocks over a mesh of devices.
 
-`ShardMapSpec` says how arrays are split and stages it; the dispatcher in `lamina_tracing.slots` makes the callable.
+`ShardMapSpec` describes how arrays are split and traces the function; the dispatcher in `lamina_tracing.slots` makes
+the callable.
 """
 from __future__ import annotations
 
@@ -31,15 +32,15 @@ def _is_spec(x: Any) -> bool:
 
 
 class ShardMapSpec(MapSpec):
-    """A function of blocks and how arrays are split into these: what a dispatcher's `pmap` makes a callable of.
+    """A function of blocks and how arrays are split into them, from which a dispatcher's `pmap` makes a callable.
 
     Args:
       fun: the function of one device's blocks.
-      mesh: the mesh; None: that in scope when it is called.
+      mesh: the mesh; None for the mesh in scope when it is called.
       in_specs, out_specs: trees of `PartitionSpec`s that are prefixes of the arguments and of the result.
-      check: whether a result must be the same over the axes that its spec leaves out.
-      auto: axes of the mesh that are left to the compiler.
-      names: the axes that are not; (): all but `auto`.
+      check: whether to verify that a result is replicated over the axes that its spec leaves out.
+      auto: mesh axes that are left to the compiler.
+      names: the mesh axes that are not; () for all but `auto`.
 
     >>> from lamina_parallel.testing import made_up_devices
     >>> mesh = Mesh(made_up_devices(2), "x")
@@ -63,7 +64,7 @@ class ShardMapSpec(MapSpec):
             for path, x in trees.tree_leaves_with_path(specs, is_leaf=_is_spec):
                 if not _is_spec(x):
                     raise TypeError(f"{self.lead}: {what}{trees.keystr(path)}: expected a PartitionSpec, as P('x', None), "
-                                    f"or P() for what all devices have whole; got {type(x).__name__}: {x!r:.60}")
+                                    f"or P() for a replicated array; got {type(x).__name__}: {x!r:.60}")
         self.programs: dict[Any, Staged] = {}
         if mesh is not None:
             self._axes(mesh)
@@ -73,15 +74,15 @@ class ShardMapSpec(MapSpec):
         self.programs = _programs.of(self.known_as).setdefault(self.known_by, self.programs)
 
     def share(self, flat: Sequence[Any] = ()) -> Mesh:
-        """The mesh of a call."""
+        """Return the mesh of a call."""
         found = mesh_in_scope() if self.mesh is None else self.mesh
         if found is None:
-            raise ValueError(f"{self.lead}: no mesh is given, and none is in scope. Give mesh=Mesh(devices, names), or "
+            raise ValueError(f"{self.lead}: no mesh is given, and none is in scope. Pass mesh=Mesh(devices, names), or "
                              "call it in a block `with mesh:`")
         return found
 
     def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
-        """(flat arguments, their tree, ())."""
+        """Return the flat arguments, their tree, and ()."""
         if kwargs:
             raise TypeError(f"{self.lead}: in_specs are by position; got the keyword arguments {', '.join(kwargs)}. Give "
                             "them by position, or bind them with functools.partial")
@@ -91,22 +92,22 @@ class ShardMapSpec(MapSpec):
         return argument_path(tree, i, self.fun)
 
     def rows(self, staged: Staged, tree: Any) -> None:
-        """Nothing is mapped row by row."""
+        """Return None: there is no mapped axis of rows."""
         return None
 
     def _axes(self, mesh: Mesh) -> tuple[dict[Hashable, int], tuple[Hashable, ...]]:
-        """(name -> size of the axes that the function sees, those left to the compiler)."""
+        """Return name -> size of the axes that the function sees, and the axes left to the compiler."""
         for what, names in (("auto", self.auto), ("axis_names", self.names)):
             for name in names:
                 if name not in mesh.shape:
-                    raise ValueError(f"{self.lead}: {what} names the axis {name!r}, which {mesh} has not. Name its axes: "
+                    raise ValueError(f"{self.lead}: {what} names the axis {name!r}, which {mesh} does not have. Its axes are "
                                      f"{', '.join(map(repr, mesh.axis_names))}")
         auto = tuple([name for name in mesh.axis_names if name in self.auto or self.names and name not in self.names])
         return {name: n for name, n in mesh.shape.items() if name not in auto}, auto
 
     def _entry(self, what: str, spec: Any, ndim: int, mesh: Mesh, auto: Sequence[Hashable], aval: Any) -> tuple[Any, ...]:
         if spec is None:
-            raise TypeError(f"{self.lead}: {what}: None is no PartitionSpec. Write P() for what all devices have whole")
+            raise TypeError(f"{self.lead}: {what}: expected a PartitionSpec; got None. Write P() for a replicated array")
         dims = checked_spec(mesh, spec, f"{self.lead}: {what}")
         if len(dims) > ndim:
             raise ValueError(f"{self.lead}: {what}: {spec!r} has {len(dims)} entries, one for each dimension; "
@@ -153,7 +154,7 @@ class ShardMapSpec(MapSpec):
                              f"{self.out_specs!r:.200}") from None
 
     def _part(self, x: Any, entry: tuple[Any, ...], sizes: dict[Hashable, int], what: Callable[[], str]) -> Any:
-        """The type of a device's block."""
+        """Return the type of a device's block."""
         shape = []
         for d, (kind, n) in enumerate(zip(entry, x.shape)):
             names = () if kind is None else kind.names
@@ -188,17 +189,17 @@ class ShardMapSpec(MapSpec):
             leaves, out_tree = flat_results("shard_map", self.name, self.fun(*a, **k))
             return leaves
 
-        # The body is one device's. What it closes over (`outer`) leads its operands, whole.
+        # The body is the program of one device. Values that it closes over (`outer`) are its first operands, not split.
         with bound_axes(*[AxisFrame(name, size) for name, size in sizes.items()]):
             closed, outer = stage(run, parts, ("shard_map", self.fun, tree, ()))
         refuse_divided(self.lead, closed)
         outs = [self._entry(f"out_specs for {result_path(out_tree, i)}", spec, a.ndim, mesh, auto, a)
                 for i, (spec, a) in enumerate(zip(self._of_results(out_tree), closed.out_avals))]
         further = frozenset([f.name for f in now.axes])
-        if outer and mine & further:  # what differs over an outer axis of the same name is one value here
+        if outer and mine & further:  # a value that varies over an outer axis of the same name is one value inside
             closed = typed_program(closed, [*[a.over - mine for a in closed.in_avals[:len(outer)]], *[a.over for a in parts]],
                                    further)
-        self._check_differences(closed, outs, sizes, out_tree)
+        self._check_uniform(closed, outs, sizes, out_tree)
         closed = without_needless(closed, sizes)
         entries = (*[(None,) * typeof(x).ndim for x in outer], *ins)
         params = dict(mesh=(mesh.axis_names, mesh.devices.shape, mesh.flat_devices), auto=auto, call_jaxpr=closed,
@@ -208,18 +209,18 @@ class ShardMapSpec(MapSpec):
         results = [Var(a) for a in types]
         return Staged(ClosedJaxpr(Jaxpr([], whole, [Eqn(prims.shard_map_p, whole, results, params)], results)), outer, out_tree)
 
-    def _check_differences(self, closed: ClosedJaxpr, outs: Sequence[Any], sizes: dict[Hashable, int], out_tree: Any) -> None:
-        """ValueError where a result may differ over an axis that its spec leaves out, or where devices may decide differently
-        on a branch or loop in which they wait for each other."""
+    def _check_uniform(self, closed: ClosedJaxpr, outs: Sequence[Any], sizes: dict[Hashable, int], out_tree: Any) -> None:
+        """Raise ValueError if a result may differ over an axis that its spec leaves out, or devices may take different
+        branches around a collective."""
         if closed.jaxpr.axis_names:
             try:
                 refuse_disagreement(closed)
             except ProgramError as e:
                 raise ValueError(f"{self.lead}: {e}") from None
         for i, (entry, aval) in enumerate(zip(outs, closed.out_avals) if self.check else ()):
-            said = {name for kind in entry if kind is not None for name in kind.names}
+            named = {name for kind in entry if kind is not None for name in kind.names}
             for name in sizes:
-                if name in aval.over and name not in said and sizes[name] > 1:
+                if name in aval.over and name not in named and sizes[name] > 1:
                     raise ValueError(f"{self.lead}: out_specs for {result_path(out_tree, i)} leaves out the mesh axis "
                                      f"{name!r}, but "
                                      f"it may differ over that{made_at(closed, i)}. Make it the same on all devices, with "
@@ -227,11 +228,11 @@ class ShardMapSpec(MapSpec):
                                      "check_rep=False takes one device's")
 
 
-def _forget_devices(gone: Callable[[Any], bool]) -> None:
-    """Forget the programs of meshes that are no more."""
+def _forget_devices(is_closed: Callable[[Any], bool]) -> None:
+    """Drop programs of meshes that have been deleted or belong to closed clients."""
     for table in _programs.tables():
         for options in list(table):
-            if options[0] is None or gone(options[0].flat_devices[0]):
+            if options[0] is None or is_closed(options[0].flat_devices[0]):
                 table.pop(options, None)
 
 
@@ -244,25 +245,26 @@ def shard_map(f: Callable[..., Any] | None = None, mesh: Mesh | None = None, in_
               axis_names: Any = frozenset()) -> Callable[..., Any]:
     """Map a function of blocks over the devices of a mesh.
 
-    Each device runs `f` on its blocks of the arguments; collectives in it go over the mesh's axes by name. The mapped function
-    takes and gives whole arrays, and may be part of any program: under `jit`, in loops, differentiated, batched.
+    Each device runs `f` on its blocks of the arguments; collectives in `f` refer to mesh axes by name. The mapped
+    function takes and returns unsplit arrays, and may be part of any program: under `jit`, in loops, differentiated,
+    batched.
 
     Args:
       f: function of blocks: arrays and trees of them. Left out, `shard_map` is a decorator with options.
-      mesh: the devices; None: the mesh in scope, of `with mesh:`.
+      mesh: the devices; None for the mesh of the enclosing `with mesh:`.
       in_specs: a `PartitionSpec` for each argument, or trees of them that are prefixes of the arguments. A dimension is split
         over the axes that its entry names; devices along axes that no entry names have the same block.
-      out_specs: likewise for the result: how blocks are put together. Along an axis that no entry names all devices must have
-        the same, which is proved; one device's is taken.
-      check_rep, check_vma: False takes it unproved. Where devices differ all the same, which one's is taken is not said.
-      auto: axes of the mesh that stay with the compiler, in `f` as around it.
-      axis_names: the axes that do not; left out: all but `auto`.
+      out_specs: the same for the result: how blocks are joined. Along an axis that no entry names, the result must be
+        replicated, which is verified; one device's value is used.
+      check_rep, check_vma: False skips the verification. If devices do differ, any one device's value is used.
+      auto: mesh axes that are left to the compiler, in `f` as outside.
+      axis_names: the mesh axes that are not; left out: all but `auto`.
     Returns:
-      A function of whole arrays, by position. Called by itself its results lie as `out_specs` say.
+      A function of unsplit positional arrays. Called outside of other programs, its results are sharded as `out_specs` say.
     Raises:
-      TypeError: a spec is no `PartitionSpec`; an argument is no array.
-      ValueError: specs that do not fit the arguments, the result or the mesh; lengths that do not divide; a result that may
-        differ over an axis its spec leaves out; no mesh.
+      TypeError: a spec is not a `PartitionSpec`, or an argument is not an array.
+      ValueError: specs do not fit the arguments, the result or the mesh; a length is not divisible; a result may differ
+        over an axis that its spec leaves out; or there is no mesh.
 
     >>> from lamina_parallel.testing import made_up_devices
     >>> P = PartitionSpec

@@ -1,4 +1,5 @@
-"""The stock's names of this room, for its face and for stand-ins that change a few: `from lamina_parallel.stock import *`."""
+"""Default implementation of this package, re-exported by `__init__`; plugins import its names: `from
+lamina_parallel._default import *`."""
 from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 from lamina_tracing.lax import (all_gather, all_to_all, axis_index, axis_size, pargmax, pargmin, pbroadcast, pdot, pmax, pmean,
                                 pmin, ppermute, pshuffle, psum, psum_scatter, pswapaxes, xeinsum)

@@ -1,4 +1,4 @@
-"""For tests without devices."""
+"""Fake devices for tests that run without a backend."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ __all__ = ["MadeUpDevice", "made_up_devices"]
 
 @dataclass(frozen=True)
 class MadeUpDevice:
-    """What a mesh asks of a device."""
+    """The attributes that a mesh reads from a device."""
 
     id: int
     platform: str = "cpu"
@@ -19,7 +19,7 @@ class MadeUpDevice:
 
 
 def made_up_devices(n: int, processes: int = 1) -> list[MadeUpDevice]:
-    """So many, of so many processes.
+    """Return `n` fake CPU devices, distributed evenly over `processes` processes.
 
     >>> made_up_devices(4, processes=2)[2].process_index
     1

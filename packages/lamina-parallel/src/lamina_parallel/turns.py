@@ -1,7 +1,8 @@
-"""The phases of a program as scans over the turns of an axis, and what stands between them.
+"""Turn the phases of a program into scans over a serial axis.
 
-Sums and extremes are carried. Other collectives (gathers, permutations, ...) are done between two phases, on what all positions
-have. Loops of the program with collectives over the axis in their bodies stay loops, of bodies that are cut.
+Sums and maxima/minima over the axis are accumulated in the carry. Other collectives (gathers, permutations, ...) run
+between two scans, on the values of all positions. Loops of the program whose bodies contain collectives over the axis
+stay loops, and their bodies are split into phases.
 """
 from __future__ import annotations
 
@@ -25,175 +26,193 @@ from .scattering import scattered
 
 __all__ = ["in_turns"]
 
-_COMBINE: dict[Any, tuple[Any, Any, Any]] = {  # how turns are put together, what they start from, and all at once
+# psum, pmax, pmin -> (combine two partial results, initial value for a dtype, reduce an array)
+_COMBINE: dict[Any, tuple[Any, Any, Any]] = {
     prims.psum_p: (lax.add, lambda d: 0, lax.reduce_sum), prims.pmax_p: (lax.max, prims.lowest, lax.reduce_max),
     prims.pmin_p: (lax.min, prims.highest, lax.reduce_min)}
 _FILLS = frozenset([prims.broadcast_in_dim_p, prims.iota_p])
 
 
 def in_turns(closed: ClosedJaxpr, axis: BatchAxis, batched: tuple[bool, ...],
-             all_out: bool | tuple[bool, ...] = False, inside: bool = False) -> Batched:
-    """As `batch_program`, with the positions of the axis one after the other.
+             all_out: bool | tuple[bool, ...] = False, nested: bool = False) -> Batched:
+    """Map a program over an axis, one position after the other, with the signature of `batch_program`.
 
     Args:
-      closed: the program of one turn.
-      axis: how many turns there are, and the name that collectives over them have.
-      batched: which arguments have a slice for each turn, along axis 0.
-      all_out: have that in every result (or those marked).
-      inside: the turns are those of a loop in another one, so that arguments are slices.
+      closed: the program of one position.
+      axis: the number of positions and the axis name of collectives.
+      batched: which arguments have a slice for each position, along axis 0.
+      all_out: whether every result (or each marked one) must have such a slice.
+      nested: whether the program runs in another loop over a serial axis, so that its arguments are slices.
     Returns:
-      A program over all turns and which results have a slice for each: see `Batched`.
+      A `BatchedProgram`: the program over all positions, and which results have a slice for each position.
 
     >>> from lamina_ir import parse
-    >>> turns = in_turns(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"), BatchAxis(3, "i"), (True,))
-    >>> turns.program.eqns[0].primitive.name
+    >>> scanned = in_turns(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"), BatchAxis(3, "i"), (True,))
+    >>> scanned.program.eqns[0].primitive.name
     'scan'
     """
     with stack_depth.roomy():
-        key = ("in turns", axis, batched, all_out, inside, tuple([(f.name, f.size) for f in now.axes]))
-        return closed.derived(key, lambda: _Turns(closed, axis, batched, inside).whole(all_out))
+        key = ("in turns", axis, batched, all_out, nested, tuple([(f.name, f.size) for f in now.axes]))
+        return closed.derived(key, lambda: _ScanBuilder(closed, axis, batched, nested).build(all_out))
 
 
-class _Turns:
-    """One way through a program, phase by phase. `values` has what is known: of what differs between turns, all slices."""
+class _ScanBuilder:
+    """Emit a program phase by phase, as scans over one axis.
 
-    def __init__(self, closed: ClosedJaxpr, axis: BatchAxis, batched: tuple[bool, ...], inside: bool) -> None:
+    `values` maps each variable to its value; of a variable that varies over the axis, this is the array of all slices.
+    """
+
+    def __init__(self, closed: ClosedJaxpr, axis: BatchAxis, batched: tuple[bool, ...], nested: bool) -> None:
         self.given, self.axis, self.batched = closed, axis, batched
-        self.further = frozenset([f.name for f in now.axes]) - {axis.name}
+        self.outer_axes = frozenset([f.name for f in now.axes]) - {axis.name}
         marks = [a.over | {axis.name} if on else a.over - {axis.name} for a, on in zip(closed.in_avals, batched)]
-        typed = typed_program(closed, marks, self.further | {axis.name})
+        typed = typed_program(closed, marks, self.outer_axes | {axis.name})
         self.closed = dce(opened(typed, frozenset([axis.name])), instantiate=True)[0]
-        if inside:
-            self.closed = _sums_of_copies(self.closed, frozenset([axis.name]))
+        if nested:
+            self.closed = _copy_reduced_inputs(self.closed, frozenset([axis.name]))
         self.cut = cut_at(self.closed, frozenset([axis.name]), True)
-        # Sums and extremes that turns carry: of each phase (op, axes of the operand, variable), and the totals once known.
-        sums = [e for es in self.cut.between for e in es if is_sum(e, frozenset([axis.name]))]
+        # carried[k]: the accumulated reductions of phase k, keyed by (primitive, reduced axes of the operand,
+        # variable). `totals` gets their results under the same keys.
+        sums = [e for es in self.cut.boundary_eqns for e in es if is_sum(e, frozenset([axis.name]))]
         self.sums = set(map(id, sums))
-        self.carried: list[dict[Any, Eqn]] = [{} for _ in self.cut.inside]
+        self.carried: list[dict[Any, Eqn]] = [{} for _ in self.cut.phase_eqns]
         for e in sums:
             for v in e.invars:
                 if v in self.cut.phase:
-                    self.carried[self.cut.phase[v]][e.primitive, _places(e), v] = e
-        self.kept = self.cut.kept(self.closed.jaxpr.outvars, sums)
+                    self.carried[self.cut.phase[v]][e.primitive, _array_axes(e), v] = e
+        self.stored = self.cut.stored_values(self.closed.jaxpr.outvars, sums)
         self.totals: dict[Any, Any] = {}
-        self.fills = {e.outvars[0]: e for es in self.cut.between for e in es
-                      if e.primitive in _FILLS and not self.differs(e.outvars[0])}
+        self.fills = {e.outvars[0]: e for es in self.cut.boundary_eqns for e in es
+                      if e.primitive in _FILLS and not self.varies(e.outvars[0])}
         self.values: dict[Any, Any] = {}
 
-    def _is_number(self, e: Eqn) -> bool:
+    def _is_axis_index(self, e: Eqn) -> bool:
         return e.primitive is prims.axis_index_p and e.params["axis_name"] == self.axis.name
 
-    def differs(self, a: Any) -> bool:
+    def varies(self, a: Any) -> bool:
         return type(a) is not Literal and self.axis.name in a.aval.over
 
     def _value(self, a: Any) -> Any:
         return a.val if type(a) is Literal else self.values[a]
 
-    def whole(self, all_out: bool | tuple[bool, ...]) -> Batched:
+    def build(self, all_out: bool | tuple[bool, ...]) -> Batched:
         jaxpr, n = self.closed.jaxpr, self.axis.size
         wanted = all_out if isinstance(all_out, tuple) else (all_out,) * len(jaxpr.outvars)
-        flags = tuple([w or self.differs(v) for v, w in zip(jaxpr.outvars, wanted)])
+        flags = tuple([w or self.varies(v) for v, w in zip(jaxpr.outvars, wanted)])
 
         def run(*args: Any) -> list[Any]:
             self.values.update(zip([*jaxpr.constvars, *jaxpr.invars], [*self.closed.consts, *args]))
             outer = now.source
-            try:  # each has the user's line
-                for k, others in enumerate(self.cut.between):
+            try:  # each equation keeps its user source line
+                for k, others in enumerate(self.cut.boundary_eqns):
                     for e in others:
                         now.source = e.source or outer
-                        self.values.update(self._sums(e) if id(e) in self.sums else self._all_turns(e))
-                    if k < len(self.cut.inside):
-                        now.source = self._line(k) or outer
-                        self._phase(k)
+                        self.values.update(self._run_reduction(e) if id(e) in self.sums else self._run_equation(e))
+                    if k < len(self.cut.phase_eqns):
+                        now.source = self._source_of_phase(k) or outer
+                        self._emit_phase(k)
             finally:
                 now.source = outer
-            return [materialise(self._value(v), None, n) if on and not self.differs(v) else self._value(v)
+            return [materialise(self._value(v), None, n) if on and not self.varies(v) else self._value(v)
                     for v, on in zip(jaxpr.outvars, flags)]
 
         overs = [a.over - {self.axis.name} for a in self.given.in_avals]
         avals = [(shaped((n, *a.shape), a.dtype, a.weak_type) if on else a).differing(over)
                  for a, on, over in zip(self.given.in_avals, self.batched, overs)]
         program = stage(run, avals)[0]
-        return Batched(typed_program(program, overs, self.further), flags)
+        return Batched(typed_program(program, overs, self.outer_axes), flags)
 
     # --- between phases ---
-    def _all_turns(self, e: Eqn) -> dict[Any, Any]:
-        """The results of an equation on what all turns have, or on what they share."""
+    def _run_equation(self, e: Eqn) -> dict[Any, Any]:
+        """Run an equation between two phases on the arrays of all positions, or on values that do not vary."""
         ins, outs = reads_of([e]), [v for v in e.outvars if type(v) is not DropVar]
-        one, args, on = program_of([e], ins, outs), [self.values[v] for v in ins], tuple(map(self.differs, ins))
-        asks = self.axis.name in eqn_axis_names(e)
-        if not asks and not any(on):
-            return dict(zip(outs, eval_jaxpr(one, args)))
+        program, args, on = program_of([e], ins, outs), [self.values[v] for v in ins], tuple(map(self.varies, ins))
+        is_collective = self.axis.name in eqn_axis_names(e)
+        if not is_collective and not any(on):
+            return dict(zip(outs, eval_jaxpr(program, args)))
         flow = e.primitive.flow
-        if asks and flow is not None and not (flow.whole or flow.again or flow.rule):
+        if is_collective and flow is not None and not (flow.whole or flow.again or flow.rule):
             given = [self._value(a) for a in e.invars]
-            at = [0 if self.differs(a) else None for a in e.invars]
-            found, dims = flow_batch(e.primitive, self.axis, given, at, e.params, partial(in_turns, inside=True))
+            at = [0 if self.varies(a) else None for a in e.invars]
+            found, dims = flow_batch(e.primitive, self.axis, given, at, e.params, partial(in_turns, nested=True))
             pairs = [(v, o, d) for v, o, d in zip(e.outvars, found, dims) if type(v) is not DropVar]
         else:
-            made = batch_program(one, self.axis, on)
+            made = batch_program(program, self.axis, on)
             pairs = [(v, o, 0 if d else None) for v, o, d in zip(outs, eval_jaxpr(made.program, args), made.batched_out)]
-        return {v: self._in_place(v, o, d) for v, o, d in pairs}
+        return {v: self._materialize(v, o, d) for v, o, d in pairs}
 
-    def _in_place(self, v: Any, o: Any, dim: int | None) -> Any:
-        if self.differs(v):
+    def _materialize(self, v: Any, o: Any, dim: int | None) -> Any:
+        """Return a result with its mapped axis at position 0 if the variable varies over the axis, without that axis
+        otherwise."""
+        if self.varies(v):
             return materialise(o, dim, self.axis.size)
-        return o if dim is None else lax.index_in_dim(o, 0, dim, False)  # the same in all turns
+        return o if dim is None else lax.index_in_dim(o, 0, dim, False)  # equal at all positions
 
-    def _sums(self, e: Eqn) -> dict[Any, Any]:
-        """A sum or extreme of what turns have carried, or of what all have; then over other axes, as it is."""
+    def _run_reduction(self, e: Eqn) -> dict[Any, Any]:
+        """Return the results of an accumulable reduction; also reduce over its other named axes.
+
+        A total that a scan has accumulated is used as it is. Otherwise the array of all slices is reduced; the sum of a
+        value that does not vary is the value times the axis size.
+        """
         names = tuple([n for n in e.params["axes"] if n != self.axis.name and type(n) is not int])
-        places, whole, parts = _places(e), _COMBINE[e.primitive][2], []
+        array_axes, reduce_all, parts = _array_axes(e), _COMBINE[e.primitive][2], []
         for a in e.invars:
-            x = self.totals.get((e.primitive, places, a))
+            x = self.totals.get((e.primitive, array_axes, a))
             if x is None:
                 x = self._value(a)
-                if self.differs(a):
-                    x = whole(x, (0, *[n + 1 for n in places]))
+                if self.varies(a):
+                    x = reduce_all(x, (0, *[n + 1 for n in array_axes]))
                 else:
-                    x = whole(x, places) if places else x
+                    x = reduce_all(x, array_axes) if array_axes else x
                     x = lax.mul(x, scalar(self.axis.size, typeof(x).dtype)) if e.primitive is prims.psum_p else x
             parts.append(x)
         return dict(zip(e.outvars, bind(e.primitive, *parts, axes=names, axis_index_groups=None) if names else parts))
 
     # --- phases ---
-    def _line(self, k: int) -> Source | None:
-        """The first line of a phase, in a scope that tells its loop from the user's: profiles and plans show it."""
-        first = _first_line(self.cut.inside[k])
+    def _source_of_phase(self, k: int) -> Source | None:
+        """Return the first source line of a phase, in a scope of its own.
+
+        The scope distinguishes the generated loop from the user's loops in profiles and plans.
+        """
+        first = _first_line(self.cut.phase_eqns[k])
         scope = f"turns/phase_{k}"
         return first and Source(first.code, first.lasti, f"{first.scope}/{scope}" if first.scope else scope, first.part)
 
-    def _phase(self, k: int) -> None:
-        """One scan over the turns."""
-        carried, kept = self.carried[k], self.kept[k]
-        outs = list(dict.fromkeys([*[v for _, _, v in carried], *kept]))
+    def _emit_phase(self, k: int) -> None:
+        """Emit a phase as one scan over the positions."""
+        carried, stored = self.carried[k], self.stored[k]
+        outs = list(dict.fromkeys([*[v for _, _, v in carried], *stored]))
         if not outs:
             return
-        stacked, last = [[v for v in kept if self.differs(v) is on] for on in (True, False)]
-        numbers = [e.outvars[0] for e in self.cut.inside[k] if self._is_number(e)]
-        eqns = self._with_fills([e for e in self.cut.inside[k] if not self._is_number(e)])
-        reads = [v for v in reads_of(eqns) if v not in numbers]
-        slices, same = [v for v in reads if self.differs(v)], [v for v in reads if not self.differs(v)]
-        program = contracted(scattered(program_of(eqns, [*same, *slices, *numbers], outs)))
-        shared = [self.values[v] for v in same]
+        stacked, carried_last = [[v for v in stored if self.varies(v) is on] for on in (True, False)]
+        index_vars = [e.outvars[0] for e in self.cut.phase_eqns[k] if self._is_axis_index(e)]
+        eqns = self._with_fills([e for e in self.cut.phase_eqns[k] if not self._is_axis_index(e)])
+        reads = [v for v in reads_of(eqns) if v not in index_vars]
+        slices, shared_vars = [v for v in reads if self.varies(v)], [v for v in reads if not self.varies(v)]
+        program = contracted(scattered(program_of(eqns, [*shared_vars, *slices, *index_vars], outs)))
+        shared = [self.values[v] for v in shared_vars]
 
-        def turn(before: list[Any], xs: Any) -> Any:
-            number, rows = xs
-            found = dict(zip(outs, eval_jaxpr(program, [*shared, *rows, *[number] * len(numbers)])))
-            totals = [_added(e, t, found[v]) for t, ((_, _, v), e) in zip(before, carried.items())]
-            return [*totals, *[found[v] for v in last]], [found[v] for v in stacked]
+        def step(before: list[Any], xs: Any) -> Any:
+            index, sliced = xs
+            found = dict(zip(outs, eval_jaxpr(program, [*shared, *sliced, *[index] * len(index_vars)])))
+            totals = [_accumulate(e, t, found[v]) for t, ((_, _, v), e) in zip(before, carried.items())]
+            return [*totals, *[found[v] for v in carried_last]], [found[v] for v in stacked]
 
-        index = lax.iota(np.dtype("int32"), self.axis.size) if numbers else None
-        # What does not differ between turns, though its equation does, is that of the last one.
-        start = [_start(e, v.aval) for (_, _, v), e in carried.items()]
-        start += [lax.full(v.aval.shape, 0, v.aval.dtype) for v in last]
-        ends, ys = lax.scan(turn, start, (index, [self.values[v] for v in slices]), self.axis.size)
+        index = lax.iota(np.dtype("int32"), self.axis.size) if index_vars else None
+        # A stored value of a varying equation may itself not vary. It needs no stack: the carry holds the value of
+        # the last iteration.
+        start = [_initial_total(e, v.aval) for (_, _, v), e in carried.items()]
+        start += [lax.full(v.aval.shape, 0, v.aval.dtype) for v in carried_last]
+        ends, ys = lax.scan(step, start, (index, [self.values[v] for v in slices]), self.axis.size)
         for key, total in zip(carried, ends):
             self.totals[key] = lax.convert_element_type(total, key[2].aval.dtype)
-        self.values.update(zip([*last, *stacked], [*ends[len(carried):], *ys]))
+        self.values.update(zip([*carried_last, *stacked], [*ends[len(carried):], *ys]))
 
     def _with_fills(self, eqns: list[Eqn]) -> list[Eqn]:
-        """Equations with those in front that only repeat what they read: they are made in each turn, for next to nothing."""
+        """Prepend the broadcasts and iotas that the equations read.
+
+        Repeating these in each iteration costs almost nothing, and their results need not be stored.
+        """
         found: set[Any] = set()
         todo = reads_of(eqns)
         for v in todo:
@@ -204,7 +223,10 @@ class _Turns:
 
 
 def _first_line(eqns: Sequence[Eqn]) -> Source | None:
-    """The first of the user's lines. Calls of phases, and loops over turns, are of no line but those inside."""
+    """Return the first user source line of the equations.
+
+    For generated calls and loops this is the first line of their nested programs.
+    """
     for e in eqns:
         inside = [_first_line(s.jaxpr.eqns) for s in subprograms(e)] if e.primitive.subprograms else []
         found = next(filter(None, inside), e.source)
@@ -213,17 +235,21 @@ def _first_line(eqns: Sequence[Eqn]) -> Source | None:
     return None
 
 
-def _sums_of_copies(closed: ClosedJaxpr, names: Names) -> ClosedJaxpr:
-    """The program with sums and extremes of what it is given as those of copies: these are made turn by turn, so the sum is
-    carried. Of a whole array it is one op, but of a slice that another loop reads that would need all turns' at once."""
+def _copy_reduced_inputs(closed: ClosedJaxpr, names: Names) -> ClosedJaxpr:
+    """Replace the operands of reductions that are inputs of the program by copies.
+
+    Phases compute copies, so a scan accumulates their sum. That matters in a nested loop: the inputs are slices there,
+    and reducing them as one array would need the slices of all iterations at once. For a whole array the reduction is a
+    single operation, so the outermost loop leaves it as it is.
+    """
     jaxpr = closed.jaxpr
     copies: dict[Any, Any] = {}
     eqns: list[Eqn] = []
-    given = {v for v in jaxpr.invars if not names.isdisjoint(v.aval.over)}
+    varying_inputs = {v for v in jaxpr.invars if not names.isdisjoint(v.aval.over)}
     for e in jaxpr.eqns:
-        if is_sum(e, names) and not given.isdisjoint(e.invars):
+        if is_sum(e, names) and not varying_inputs.isdisjoint(e.invars):
             for v in e.invars:
-                if v in given and v not in copies:
+                if v in varying_inputs and v not in copies:
                     copies[v] = Var(v.aval)
                     eqns.append(Eqn(prims.copy_p, [v], [copies[v]], {}, e.source))
             e = e.replace(invars=[a if type(a) is Literal else copies.get(a, a) for a in e.invars])
@@ -231,22 +257,26 @@ def _sums_of_copies(closed: ClosedJaxpr, names: Names) -> ClosedJaxpr:
     return ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, jaxpr.outvars), closed.consts) if copies else closed
 
 
-def _places(e: Eqn) -> tuple[int, ...]:
-    """The axes of the operand that a sum or extreme is taken over, besides names."""
+def _array_axes(e: Eqn) -> tuple[int, ...]:
+    """Return the positional axes of a reduction; the others are named axes."""
     return tuple([n for n in e.params["axes"] if type(n) is int])
 
 
-def _start(e: Eqn, aval: Any) -> Any:
-    """What a total is before the first turn. Small floats are summed in a wider type."""
-    places = _places(e)
-    shape = tuple([n for i, n in enumerate(aval.shape) if i not in places])
+def _initial_total(e: Eqn, aval: Any) -> Any:
+    """Return the initial value of a total.
+
+    Floats narrower than 32 bits are summed in float32.
+    """
+    axes = _array_axes(e)
+    shape = tuple([n for i, n in enumerate(aval.shape) if i not in axes])
     dtype = aval.dtype
     if e.primitive is prims.psum_p and dtypes.is_float(dtype) and dtype.itemsize < 4:
         dtype = np.dtype("float32")
     return lax.full(shape, _COMBINE[e.primitive][1](dtype), dtype)
 
 
-def _added(e: Eqn, total: Any, x: Any) -> Any:
-    combine, _, whole = _COMBINE[e.primitive]
+def _accumulate(e: Eqn, total: Any, x: Any) -> Any:
+    """Combine a total with the value of one position, after reducing the value over its positional axes."""
+    combine, _, reduce_all = _COMBINE[e.primitive]
     x = lax.convert_element_type(x, typeof(total).dtype)
-    return combine(total, whole(x, _places(e)) if _places(e) else x)
+    return combine(total, reduce_all(x, _array_axes(e)) if _array_axes(e) else x)

@@ -1,8 +1,9 @@
-"""Arrays over the devices of several processes, of which each has a part: programs of these see them whole.
+"""Global view of arrays that span the devices of several processes.
 
-A call of an `xmap` looks at its arguments. While a function of such arrays is staged, they are traced values that say nothing
-of it; then a setting does, for all that stands in the function, and for rules that are asked later.
-"""
+A program of such arrays operates on the global arrays, although each process holds only a part of them. An `xmap` call
+detects global arrays among its arguments. While a function of them is traced, its arguments are tracers, which do not
+carry that information. The setting `global_view` carries it instead, to nested `xmap` calls and to rules that are
+traced later."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -19,26 +20,30 @@ _wholes = config.Option("wholes", False, choices=(False, True), keyed=True,
 
 
 def in_parts(x: Any) -> bool:
-    """Whether an array, or the type of one that is to be, lies on devices of several processes, each with a part of it.
+    """Return whether an array spans devices of several processes, each of which holds a part of it.
+
+    Replicated arrays are not included. The argument may also be a type with a `sharding`.
 
     Args:
       x: an array, a value that is differentiated or mapped, or anything with a `sharding`.
     Returns:
-      A truth value; False where that is not known.
+      True or False; False if the sharding is unknown.
 
     >>> in_parts(2.0)
     False
     """
     x = value_behind(x)
-    where: Any = x if hasattr(x, "is_fully_addressable") else getattr(x, "sharding", None)
-    return not getattr(where, "is_fully_addressable", True) and not where.is_fully_replicated
+    sharding: Any = x if hasattr(x, "is_fully_addressable") else getattr(x, "sharding", None)
+    return not getattr(sharding, "is_fully_addressable", True) and not sharding.is_fully_replicated
 
 
 def seen_whole(flat: Iterable[Any]) -> AbstractContextManager[object]:
-    """A block in which a function of these arrays is staged.
+    """Return the context in which a function of these arrays is traced.
+
+    It sets `global_view` if any of the arrays is global.
 
     Args:
-      flat: its arguments.
+      flat: the flat arguments.
     Returns:
       A context manager.
 
@@ -50,10 +55,10 @@ def seen_whole(flat: Iterable[Any]) -> AbstractContextManager[object]:
 
 
 def wholes() -> bool:
-    """Whether what is staged now is a part of a function of such arrays.
+    """Return whether the function being traced operates on global arrays.
 
     Returns:
-      A truth value.
+      True or False.
 
     >>> wholes()
     False

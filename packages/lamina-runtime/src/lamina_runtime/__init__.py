@@ -1,9 +1,9 @@
-"""Running programs: devices, arrays, transfers, compilation and fast calls. Importing it fills the slots of tracing."""
+"""Run programs on devices: arrays, transfers, compilation and fast calls. Importing it fills the hooks of tracing."""
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from lamina_ir.layers import fill as _fill
 
-from . import _version  # noqa: F401  first: it says which versions of neighbours fit
+from . import _version  # noqa: F401  first: it checks the versions of the sibling packages
 
 if _TYPE_CHECKING:
     from .stock import *

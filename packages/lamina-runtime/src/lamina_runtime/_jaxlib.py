@@ -1,6 +1,7 @@
-"""The one door to jaxlib: every private name, every difference between its versions, and the process-wide set-up.
+"""Import and configure jaxlib, and hide the differences between its versions.
 
-Nothing else in this package imports jaxlib. Differences are found by asking jaxlib what it offers, not by version.
+This is the only module of the package that imports jaxlib. It detects features instead of comparing versions where
+jaxlib shows them.
 """
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ LOWEST, BELOW = (0, 10, 2), (0, 13)
 
 
 class _RefuseJax:
-    """Import hook: `import jax` after us gets one clear line instead of a half-broken array class."""
+    """Import hook that refuses `import jax`: jax would overwrite the methods set on jaxlib's array class."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
@@ -37,8 +38,8 @@ class _RefuseJax:
                           "jaxlib's one array class. Use a process for each")
 
 
-def _open() -> str:
-    """Check that this process can hold us, import jaxlib, and return its version."""
+def _import_jaxlib() -> str:
+    """Check that jax is not loaded and that jaxlib fits, import jaxlib, and return its version."""
     if "jax" in sys.modules:
         raise ImportError("lamina_runtime cannot be imported in a process that has imported jax: both would own "
                           "jaxlib's one array class. Use a process for each")
@@ -52,22 +53,24 @@ def _open() -> str:
     if not LOWEST <= numbers < BELOW:
         raise ImportError(f"lamina_runtime needs jaxlib >=0.10.2,<0.13; found {found}. "
                           "pip install 'jaxlib>=0.10.2,<0.13'")
-    # jaxlib makes the sharding of every single-device array by importing this module of jax. Blocked, the import
-    # fails at once; unblocked it would cost 30 us per array, or load jax and hand it our array class. `jax.core`, which it
-    # imports once, stays free: SciPy and others look for that name in sys.modules and expect a module there.
+    # jaxlib imports this module of jax for every single-device array that it makes itself (the shards of an array).
+    # A None entry makes that import fail at once. Without the entry it costs 30 us per shard, or it loads jax, which
+    # then overwrites the methods of the array class. jaxlib imports `jax.core` only once, so no entry is made for it:
+    # SciPy and others look for that name in sys.modules and expect a module.
     sys.modules["jax._src.sharding_impls"] = None  # type: ignore[assignment]
     sys.meta_path.insert(0, _RefuseJax)
     return found
 
 
-VERSION = _open()
+VERSION = _import_jaxlib()
 VERSION_NUMBERS = tuple(int("".join(c for c in part if c.isdigit()) or 0) for part in VERSION.split(".")[:3])
 
 from jaxlib import cpu_feature_guard  # noqa: E402
 
-cpu_feature_guard.check_cpu_features()  # before the large library, for a clean message on an old processor
+cpu_feature_guard.check_cpu_features()  # before loading the large library, for a clear message on an old processor
 
-from jaxlib import weakref_lru_cache as _weakref_lru_cache  # noqa: E402, F401  needed before typed values exist
+# set_typed_ndarray_type segfaults unless this was imported before.
+from jaxlib import weakref_lru_cache as _weakref_lru_cache  # noqa: E402, F401
 from jaxlib import _jax, utils, xla_client as xc  # noqa: E402
 from lamina_ir import config  # noqa: E402
 
@@ -81,14 +84,14 @@ Sharding = xc.Sharding
 SingleDeviceSharding = xc.SingleDeviceSharding
 GSPMDSharding = xc.GSPMDSharding
 JaxRuntimeError = _jax.JaxRuntimeError
-LAUNCH_ERRORS = (JaxRuntimeError, ValueError)  # a failed run raises either, by version
+LAUNCH_ERRORS = (JaxRuntimeError, ValueError)  # of a failed run: 0.10.2 raises ValueError out of pjit, 0.12 the other
 PyTreeRegistry = _jax.pytree.PyTreeRegistry
 PyTreeDef = _jax.pytree.PyTreeDef
 pytree = _jax.pytree
 pjit = _jax.pjit
 PjitFunctionCache = _jax.PjitFunctionCache
 PjitFunction = _jax.PjitFunction
-wait_for = ArrayImpl.block_until_ready  # jaxlib's own, before arrays get theirs
+wait_for = ArrayImpl.block_until_ready  # the original, before `_array.methods` replaces it
 delete = ArrayImpl.delete
 batched_device_put = _jax.batched_device_put
 batched_block_until_ready = _jax.batched_block_until_ready
@@ -102,7 +105,10 @@ UNSET = _jax.config.unset
 
 
 def new_state(name: str, value: Any, keyed: bool = True) -> Any:
-    """A thread-local-over-global setting jaxlib's call path reads; `keyed` ones are part of every signature."""
+    """Make a setting that jaxlib's call path reads: global, with thread-local overrides.
+
+    A `keyed` setting is part of the cache key of every call, so that changing it causes cache misses.
+    """
     return _jax.config.Config(name, value, include_in_jit_key=keyed, include_in_trace_context=keyed)
 
 
@@ -115,24 +121,25 @@ _jax.jax_jit.set_post_hook_state(post_hook_state)
 
 
 def watch_into(state: Any) -> Callable[[Any, bool], None]:
-    """A watcher for `config.Option.watch` that keeps `state` equal to the option."""
-    def tell(value: Any, is_local: bool) -> None:
+    """Return a watcher for `config.Option.watch` that keeps `state` equal to the option."""
+    def on_change(value: Any, is_local: bool) -> None:
         if is_local:
             state.set_local(UNSET if value is config.UNSET else value)
         else:
             state.set_global(value)
-    return tell
+    return on_change
 
 
 def _collect(phase: str, info: Any) -> None:
-    _jax.collect_garbage()  # references jaxlib dropped on threads without the interpreter lock
+    # jaxlib defers the release of references that it drops on threads without the GIL.
+    _jax.collect_garbage()
 
 
 gc.callbacks.append(_collect)
 
 
 def set_transfer_guard(direction: str, level: str | None, is_local: bool) -> None:
-    """Set what jaxlib does about transfers; None ends a thread's own level."""
+    """Set jaxlib's transfer guard level for one direction; None removes the thread-local level."""
     guards = _jax.guard_lib
     state = guards.thread_local_state() if is_local else guards.global_state()
     setattr(state, direction, None if level is None else getattr(guards.TransferGuardLevel, level.upper()))
@@ -140,7 +147,7 @@ def set_transfer_guard(direction: str, level: str | None, is_local: bool) -> Non
 
 @contextlib.contextmanager
 def explicit_transfer(kind: str) -> Iterator[None]:
-    """A block whose transfers were asked for; `kind` is 'put' or 'get'."""
+    """Context in which transfers count as explicit; `kind` is 'put' or 'get'."""
     state, name = _jax.guard_lib.thread_local_state(), f"explicit_device_{kind}"
     old = getattr(state, name)
     setattr(state, name, True)
@@ -151,29 +158,28 @@ def explicit_transfer(kind: str) -> Iterator[None]:
 
 
 def quiet(level: int) -> None:
-    """Drop jaxlib's log lines below `level`: 1 keeps warnings, 2 errors, 3 nothing but crashes."""
+    """Drop jaxlib's log lines below `level`: 1 logs warnings, 2 errors, 3 only fatal errors."""
     utils.absl_set_min_log_level(level)
 
 
 @contextlib.contextmanager
 def without_warnings() -> Iterator[None]:
-    """A block in which jaxlib logs errors only."""
-    usual = int(os.environ.get("TF_CPP_MIN_LOG_LEVEL") or 0)
-    quiet(max(usual, 2))
+    """Context in which jaxlib logs errors only."""
+    level = int(os.environ.get("TF_CPP_MIN_LOG_LEVEL") or 0)
+    quiet(max(level, 2))
     try:
         yield
     finally:
-        quiet(usual)
+        quiet(level)
 
 
 def load(name: str) -> Any:
-    """A module of jaxlib that few programs need, imported when one does."""
-    # the one place for all of them
+    """Import a submodule of jaxlib that few programs need."""
     return importlib.import_module(f"jaxlib.{name}")
 
 
 def give_back_memory() -> None:
-    """Return the freed memory that glibc's allocator keeps to the system; nothing where there is another one."""
+    """Return freed memory from glibc's allocator to the system; does nothing with another allocator."""
     if not sys.platform.startswith("linux"):
         return
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
@@ -186,10 +192,11 @@ _STRAGGLER_FLAG = "--xla_cpu_collective_call_terminate_timeout_seconds"
 
 
 def make_cpu_client(num_devices: int | None, **more: Any) -> Any:
-    """A CPU client. `num_devices` None leaves the number to XLA_FLAGS.
+    """Make a CPU client. If `num_devices` is None, XLA_FLAGS determines the number.
 
-    A participant of a collective that is a minute late would end the process; the in-flight window already excludes
-    deadlock, so that limit is lifted. The flag is known to every jaxlib in our range (an unknown one aborts).
+    XLA aborts the process if a participant of a collective is a minute late. The in-flight window of `launch_guards`
+    already excludes the deadlock that this limit is for, so the limit is raised. jaxlib parses XLA_FLAGS once, when the
+    first client is made, and aborts on unknown flags; all supported versions know this one.
     """
     flags = os.environ.get("XLA_FLAGS")
     if _STRAGGLER_FLAG not in (flags or ""):
@@ -205,46 +212,50 @@ def make_cpu_client(num_devices: int | None, **more: Any) -> Any:
             os.environ["XLA_FLAGS"] = flags
 
 
-_NEVER = 10**7  # seconds, four months; it counts in nanoseconds
+_NO_TIMEOUT = 10**7  # seconds, four months: jaxlib converts it to nanoseconds
 
 
 def new_service(address: str, processes: int, limit: int, leaving: int) -> Any:
-    """The service that processes connect to. `recoverable`: else the loss of one process ends all others. It counts nobody as
-    silent, which would end that process when it wakes: the lobby does."""
-    return _jax.get_distributed_runtime_service(address, processes, heartbeat_timeout=_NEVER,
+    """Start the coordination service that processes connect to; `limit` and `leaving` are timeouts in seconds.
+
+    `recoverable=True`: otherwise the failure of one process aborts all others. The heartbeat timeout is disabled: a
+    process that was suspended past it would be aborted when it resumes. The coordinator detects failures instead.
+    """
+    return _jax.get_distributed_runtime_service(address, processes, heartbeat_timeout=_NO_TIMEOUT,
                                                 cluster_register_timeout=limit, shutdown_timeout=leaving,
                                                 recoverable=True)
 
 
 def new_distributed_client(address: str, rank: int, limit: int, leaving: int) -> Any:
-    """A client of that; `limit` and `leaving` are the seconds in which it connects and leaves."""
+    """Make a client of the coordination service; `limit` and `leaving` are the timeouts of connect and shutdown."""
     return _jax.get_distributed_runtime_client(address, rank, init_timeout=limit, shutdown_timeout=leaving,
-                                               heartbeat_timeout=_NEVER, shutdown_on_destruction=False,
+                                               heartbeat_timeout=_NO_TIMEOUT, shutdown_on_destruction=False,
                                                use_compression=True)
 
 
 def gloo_collectives(client: Any, host: str) -> Any:
-    """Collectives between processes on CPUs; this one listens at `host`."""
+    """Make Gloo collectives between the CPU devices of several processes; this process listens at `host`."""
     return _jax.make_gloo_tcp_collectives(distributed_client=client, hostname=host)
 
 
 def include_dir() -> str:
-    """The folder of jaxlib's headers."""
+    """Return the directory of jaxlib's C++ headers."""
     return f"{xc.__file__.rpartition('/')[0]}/include"
 
 
 def profile_server(port: int) -> Any:
-    """A server of profiles at a port, while the object lives."""
+    """Start a profiler server at a port; it runs as long as the returned object lives."""
     return load("_profiler").start_server(port)
 
 
 def load_profiler() -> tuple[Any, Any]:
-    """(class of annotations, class of recordings)."""
+    """Return jaxlib's classes (TraceMe, ProfilerSession)."""
     _profiler = load("_profiler")
     return _profiler.TraceMe, _profiler.ProfilerSession
 
 
-# Before 0.12 a CPU client launches programs on the threads that run them, so that queued collectives block each other.
+# Before 0.12 a CPU client launches programs on the threads that also run them. Each device allows 32 executions in
+# flight. With more queued, the launches occupy threads that an earlier collective still needs: a deadlock.
 COLLECTIVES_BLOCK_LAUNCHES = VERSION_NUMBERS < (0, 12)
 
 
@@ -253,7 +264,10 @@ _HAS_SKIP = "_skip_checks" in (xc.array_result_handler.__doc__ or "")
 
 
 def result_handler(aval: Any, sharding: Any, committed: bool) -> Any:
-    """What makes the array of one result."""
+    """Return the function that makes the array of one result.
+
+    With its checks on, jaxlib 0.10.2 calls a Python method of the array class for every result.
+    """
     if _HAS_SKIP:
         return xc.array_result_handler(aval, sharding, committed, _skip_checks=True)
     return xc.array_result_handler(aval, sharding, committed)
@@ -261,43 +275,46 @@ def result_handler(aval: Any, sharding: Any, committed: bool) -> Any:
 
 def copy_to_device_list(arrays: Sequence[Any], lists: Sequence[Any], shardings: Sequence[Any],
                         copy: bool | Sequence[bool]) -> list[Any]:
-    """Copies between devices, shard by shard; without `copy` (of all, or of each) a buffer already in place is shared."""
+    """Copy arrays between devices, shard by shard.
+
+    Without `copy` (for all arrays, or for each), a buffer that is already on its device is shared instead.
+    """
     if isinstance(copy, bool):
-        how = [_ALWAYS if copy else _SHARED] * len(arrays)
+        semantics = [_ALWAYS if copy else _SHARED] * len(arrays)
     else:
-        how = [_ALWAYS if c else _SHARED for c in copy]
-    return _jax.batched_copy_array_to_devices_with_sharding(arrays, lists, shardings, how)
+        semantics = [_ALWAYS if c else _SHARED for c in copy]
+    return _jax.batched_copy_array_to_devices_with_sharding(arrays, lists, shardings, semantics)
 
 
 _ALWAYS, _SHARED = xc.ArrayCopySemantics.ALWAYS_COPY, xc.ArrayCopySemantics.REUSE_INPUT
 
 
 def layout_text(array: Any) -> str:
-    """The compiler's words for how an array on one device lies in memory, as `{1,0}`."""
+    """Return XLA's text for the memory layout of a single-device array, e.g. `{1,0}`."""
     return str(array._pjrt_layout)
 
 
 def from_dlpack(capsule: Any, device: Any) -> Any:
-    """A single-device array (without aval) over the memory in a DLPack capsule."""
+    """Make a single-device array (without aval) over the memory of a DLPack capsule."""
     return _jax.dlpack_managed_tensor_to_buffer(capsule, device, None)
 
 
 # --- kernels -----------------------------------------------------------------------------------------------------
-_provided: set[str] = set()
-_provide_lock = threading.Lock()
+_registered: set[str] = set()
+_register_lock = threading.Lock()
 
 
 def provide(needs: Iterable[str]) -> None:
-    """Register the kernel libraries programs call; LAPACK loads scipy's, once."""
+    """Register the kernel libraries that a program calls, once each. LAPACK loads scipy's library."""
     for name in needs:
-        if name not in _provided:
-            with _provide_lock:
-                if name not in _provided:
+        if name not in _registered:
+            with _register_lock:
+                if name not in _registered:
                     _LIBRARIES[name]()
-                    _provided.add(name)
+                    _registered.add(name)
 
 
-def _provide_lapack() -> None:
+def _register_lapack() -> None:
     lapack = load("lapack")
     for platform, targets in lapack.registrations().items():
         for name, function, version in targets:
@@ -306,7 +323,7 @@ def _provide_lapack() -> None:
         lapack._lapack.initialize()
 
 
-_LIBRARIES = {"lapack": _provide_lapack}
+_LIBRARIES = {"lapack": _register_lapack}
 
 
 # --- compiling ---------------------------------------------------------------------------------------------------
@@ -316,45 +333,53 @@ _HAS_FUSION_SWITCH = VERSION_NUMBERS < (0, 11)
 
 
 def cheap_overrides() -> list[tuple[str, Any]]:
-    """Compile settings that halve the compile time of a very small program and do not slow it."""
+    """Return compile settings that halve the compile time of a very small program without slowing it down."""
     return [("xla_cpu_use_fusion_emitters", False)] if _HAS_FUSION_SWITCH else []
 
 
 def rolled(options: Any) -> Any:
-    """The same settings, with which LLVM leaves loops as they are. `xla_backend_extra_options` is a map that no attribute and
-    no override sets, so it is written behind what they come to as a Protocol Buffer, whose reader merges the two."""
-    return CompileOptions.ParseFromString(options.SerializeAsString() + _ROLLED)
+    """Return the compile options with LLVM's loop unrolling disabled.
+
+    The switch is an entry of the map `xla_backend_extra_options`, which neither attributes nor overrides can set. So it
+    is appended to the serialised options: a Protocol Buffer parser merges concatenated messages.
+    """
+    return CompileOptions.ParseFromString(options.SerializeAsString() + _NO_UNROLLING)
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """A field of bytes, of less than 128 of them [Protocol Buffers, Encoding: length-delimited]."""
+    """Encode a field of fewer than 128 bytes [Protocol Buffers, Encoding: length-delimited]."""
     tag = number << 3 | 2
     return (bytes((tag,)) if tag < 128 else bytes((tag & 127 | 128, tag >> 7))) + bytes((len(content),)) + content
 
 
 _EXTRA_OPTIONS = 500  # in DebugOptions, which is field 3 of ExecutableBuildOptions, field 3 of CompileOptions
-_ROLLED = _field(3, _field(3, _field(_EXTRA_OPTIONS, _field(1, b"xla_cpu_disable_loop_unrolling") + _field(2, b""))))
+_NO_UNROLLING = _field(3, _field(3, _field(_EXTRA_OPTIONS, _field(1, b"xla_cpu_disable_loop_unrolling")
+                                           + _field(2, b""))))
 
-# Compile settings of a program that is to be compiled with next to no optimisation.
-UNOPTIMISED: tuple[tuple[str, Any], ...] = (("xla_backend_optimization_level", 0), ("xla_llvm_disable_expensive_passes", True))
+# Compile settings for nearly no optimisation.
+UNOPTIMISED: tuple[tuple[str, Any], ...] = (("xla_backend_optimization_level", 0),
+                                            ("xla_llvm_disable_expensive_passes", True))
 
 
 def lone_overrides(platform: str) -> tuple[tuple[str, Any], ...]:
-    """Compile settings with which a process compiles a program of several processes without waiting for theirs. On GPUs they
-    would share the search for the fastest kernels: one that compiles another program, or is lost, would never be done."""
+    """Return the compile settings for a program that spans processes, so that each process compiles independently.
+
+    On GPUs, XLA shards the autotuning of kernels over the processes by default. If one of them failed or compiled a
+    different program, the others would wait forever.
+    """
     return (("xla_gpu_shard_autotuning", False),) if platform == "cuda" else ()
 
 
 def hlo_cost(client: Any, module: Any) -> dict[str, float]:
-    """The compiler's estimate of what a module costs, before optimisation."""
+    """Return the compiler's cost estimate of a module before optimisation (flops, bytes accessed, ...)."""
     return dict(_jax.hlo_module_cost_analysis(client, module))
 
 
 def keep_for_ever(x: Any) -> None:
-    """Have an object outlive the interpreter: a client's destructor waits for threads that a forked child has not."""
-
+    """Leak a reference to an object. In a forked child, the destructor of a client waits for threads it lacks."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(x))
 
 
 def sharding_from_proto(proto: Any) -> Any:
+    """Return the `HloSharding` of an `OpSharding`."""
     return HloSharding.from_proto(proto)

@@ -1,12 +1,17 @@
-"""Whether the processes of a program launch the same one, asked before any of its data moves.
+"""Check that the processes of a program launch the same one, before any of its data is exchanged.
 
-Each launch of a program over several processes has a *token*, a digest of the program and of all that this process and its
-peer have launched together before. Everyone sends its token to everyone (of more than eight in log2 n rounds, each to who is
-1, 2, 4, ... places further) and launches when all that it gets are its own. Else, or when somebody gives up waiting, a *notice*
-goes to the peers, with what this process was about to launch, and asks for theirs; everyone raises with all sides in view.
-Whoever comes late finds the notice, and raises as well. Before the next launch a process waits until its notices are answered;
-tokens sent before an answer count for nothing. Launches that wait in a circle find that out by `circles`. `docs/agreement.md`
-says what holds.
+Each launch of a multi-process program has a *token*: a digest of the program and of all launches that this process and
+its peer have agreed on before. Each process sends its token to the others and launches if every token it receives
+equals its own. Up to eight processes exchange tokens directly. More do so in log2(n) rounds, each with the process 1,
+2, 4, ... places further (a dissemination barrier).
+
+If a token differs, or a process gives up waiting, it sends its peers a *notice* with a description of its launch. Each
+notice requires one in return. All of them raise an error that shows all descriptions. A process that comes to the
+launch later finds the notice, and raises too. Before its next launch a process waits until its notices are answered,
+and ignores tokens that were sent before the answer. So all processes are in step again.
+
+Launches that wait for each other in a cycle are found by `deadlock_detection`. `docs/agreement.md` states the
+guarantees.
 """
 from __future__ import annotations
 
@@ -17,65 +22,67 @@ from hashlib import blake2b
 from typing import Any, NoReturn
 
 from . import circles, peers, sides
-from .peers import TOKEN, Peer
+from .peers import TOKEN_BYTES, Peer
 from .sides import AgreementError, CollectiveTimeoutError
 from .together import collective_timeout_seconds
 
-__all__ = ["Agreement", "AgreementError", "CollectiveTimeoutError", "rounds_of"]
+__all__ = ["Agreement", "AgreementError", "CollectiveTimeoutError", "exchange_rounds"]
 
-ALL_PAIRS = 8     # processes among which everyone asks everyone
-_GRACE = 0.25     # seconds in which others come to the same launch, that the error knows them
-_GATHER = 2.0     # seconds to hear the other sides, at the most
-_QUIET = 0.75     # seconds to hear of those that have not come
-_LOOK = 0.25      # seconds between looks for who is lost
-_BEAT = 0.05     # seconds between looks at what has come, while something is wrong
-_ASK = 0.75      # seconds after which a launch that waits asks what for, then twice as many, ...
-_SELDOM = 8.0    # ... up to so many
+MAX_ALL_PAIRS = 8        # up to so many processes exchange tokens directly
+_GRACE = 0.25            # seconds for others to come to a failed launch, so that the error names them
+_GATHER_TIMEOUT = 2.0    # seconds for the descriptions of the others, at most
+_ABSENT_TIMEOUT = 0.75   # seconds for descriptions of processes that have not come
+_CHECK_INTERVAL = 0.25   # seconds between checks for lost processes
+_POLL_INTERVAL = 0.05    # seconds between looks at received frames, once something is wrong
+_FIRST_SEARCH = 0.75     # seconds until a waiting launch searches for a deadlock; then twice as many, ...
+_MAX_SEARCH_PAUSE = 8.0  # ... up to so many
 
-def rounds_of(ranks: Sequence[int], rank: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Round by round: to whom a process sends its token, and whose it waits for before the next.
 
-    After the last one each has heard from all, through others where there are many: who passes a token on says that all it
-    has heard was the same.
+def exchange_rounds(ranks: Sequence[int], rank: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return for each round the processes to send the token to, and those whose tokens to await before the next round.
 
-    >>> rounds_of((0, 3, 5), 3)
+    After the last round each process has heard from all. With many processes it does so indirectly: a process that
+    sends its token in a later round asserts that all tokens it has received so far were equal.
+
+    >>> exchange_rounds((0, 3, 5), 3)
     [((0, 5), (0, 5))]
-    >>> len(rounds_of(range(4096), 7))
+    >>> len(exchange_rounds(range(4096), 7))
     12
     """
     n = len(ranks)
-    if n <= ALL_PAIRS:
+    if n <= MAX_ALL_PAIRS:
         others = tuple([r for r in ranks if r != rank])
         return [(others, others)]
     at = list(ranks).index(rank)
     return [((ranks[(at + (1 << k)) % n],), (ranks[(at - (1 << k)) % n],)) for k in range((n - 1).bit_length())]
 
 
-class _Group:
-    """The processes of some programs, as one of them sees them.
+class _LaunchGroup:
+    """The processes of some programs, as seen by one of them. A context that holds the locks of its peers.
 
     Attributes:
-      rounds: peers to send to and to hear from, round by round; pairs: all of them, by number.
-      number: how many programs have been launched over this group; failures: how many were given up since the last of them.
-      known: digests of programs that all have launched.
+      rounds: (peers to send to, peers to receive from) of each round; pairs: all these peers, by rank.
+      launches: number of agreed launches over this group; failures: number of launches given up since the last of them.
+      known_digests: digests of programs that were agreed before, in mode "first".
     """
 
-    __slots__ = ("ranks", "rounds", "pairs", "number", "failures", "known", "_waits")
+    __slots__ = ("ranks", "rounds", "pairs", "launches", "failures", "known_digests", "_wait_graph")
 
-    def __init__(self, ranks: tuple[int, ...], rank: int, find: Callable[[int], Peer], waits: circles.Waits) -> None:
-        self.ranks, self._waits = ranks, waits
-        self.rounds = [(tuple(map(find, to)), tuple(map(find, of))) for to, of in rounds_of(ranks, rank)]
+    def __init__(self, ranks: tuple[int, ...], rank: int, get_peer: Callable[[int], Peer],
+                 wait_graph: circles.WaitGraph) -> None:
+        self.ranks, self._wait_graph = ranks, wait_graph
+        self.rounds = [(tuple(map(get_peer, to)), tuple(map(get_peer, of))) for to, of in exchange_rounds(ranks, rank)]
         pairs = {p.rank: p for to, of in self.rounds for p in (*to, *of)}
-        self.pairs = tuple([pairs[r] for r in sorted(pairs)])  # one order for all threads, for their locks
-        self.number = self.failures = 0
-        self.known: set[bytes] = set()
+        self.pairs = tuple([pairs[r] for r in sorted(pairs)])  # all threads lock in this order, so they cannot deadlock
+        self.launches = self.failures = 0
+        self.known_digests: set[bytes] = set()
 
     def __enter__(self) -> None:
         held = []
         try:
             for p in self.pairs:
                 if not p.lock.acquire(False):
-                    with self._waits.behind(p.lock):
+                    with self._wait_graph.waiting_for_lock(p.lock):
                         p.lock.acquire()
                 held.append(p)
         except BaseException:
@@ -89,380 +96,408 @@ class _Group:
 
 
 class Agreement:
-    """What one session asks its peers with.
+    """The launch check of one session.
 
     Args:
-      sockets: to the peers.
+      sockets: connections to the peers.
       mode: 'every' or 'first'.
-      look: called with a program while its peers are waited for; raises where one of them is lost.
-      word: called with words for a call and numbers of peers whose connection has ended; raises that.
-      digest, side: of a program, see `sides`.
-      at_work: whether some thread may come to a launch, see `circles`.
+      check_peers: called with a program while its peers are awaited. Raises if one of them is lost.
+      raise_if_lost: called with the name of a call and the ranks of peers that disconnected. Raises their error.
+      digest, describe: functions of a program, see `launch_description`.
+      has_runnable_thread: whether a thread may still start a launch, see `deadlock_detection`.
     """
 
-    def __init__(self, sockets: peers.Peers, mode: str = "every", look: Callable[[Any], None] = lambda program: None,
-                 word: Callable[[str, Sequence[int]], None] = lambda call, gone: None,
-                 digest: Callable[[Any], bytes] = sides.digest, side: Callable[[Any], dict[str, Any]] = sides.side,
-                 at_work: Callable[[Mapping[int, Any]], bool] = circles.at_work) -> None:
-        self.sockets, self.rank, self.look, self.word, self.digest, self.side = sockets, sockets.rank, look, word, digest, side
+    def __init__(self, sockets: peers.PeerSockets, mode: str = "every",
+                 check_peers: Callable[[Any], None] = lambda program: None,
+                 raise_if_lost: Callable[[str, Sequence[int]], None] = lambda call, ranks: None,
+                 digest: Callable[[Any], bytes] = sides.digest,
+                 describe: Callable[[Any], dict[str, Any]] = sides.describe_launch,
+                 has_runnable_thread: Callable[[Mapping[int, Any]], bool] = circles.has_runnable_thread) -> None:
+        self.sockets, self.rank, self.digest, self.describe = sockets, sockets.rank, digest, describe
+        self.check_peers, self.raise_if_lost = check_peers, raise_if_lost
         self._first = mode == "first"
-        self._groups: dict[tuple[int, ...], _Group] = {}
+        self._groups: dict[tuple[int, ...], _LaunchGroup] = {}
         self._lock = threading.Lock()
-        self.waits = circles.Waits(self.rank, sockets.question, at_work)
-        sockets.answer = self.waits.answer
+        self.wait_graph = circles.WaitGraph(self.rank, sockets.ask, has_runnable_thread)
+        sockets.answer = self.wait_graph.answer
 
     def close(self) -> None:
-        """The session is over."""
+        """Close the sockets. Waiting launches raise an error."""
         self.sockets.close()
 
-    def _pact(self, program: Any) -> tuple[_Group, bytes]:
+    def _group_and_digest(self, program: Any) -> tuple[_LaunchGroup, bytes]:
+        """Compute the group and digest of a program, and store both in it."""
         ranks = program.processes
         with self._lock:
             group = self._groups.get(ranks)
             if group is None:
-                group = self._groups[ranks] = _Group(ranks, self.rank, self.sockets.peer, self.waits)
-        program.pact = found = (group, self.digest(program))
-        return found
+                group = self._groups[ranks] = _LaunchGroup(ranks, self.rank, self.sockets.peer, self.wait_graph)
+        program.pact = pair = (group, self.digest(program))
+        return pair
 
-    def meet(self, program: Any) -> None:
-        """Return when all processes of a program are about to launch it.
+    def agree(self, program: Any) -> None:
+        """Return once all processes of a program are about to launch it.
 
         Raises:
-          AgreementError: they are about to launch different ones.
-          CollectiveTimeoutError: some have not come in time.
-          ProcessLostError: one is gone.
+          AgreementError: they are about to launch different programs, or wait for one another in a cycle.
+          CollectiveTimeoutError: some processes have not come in time.
+          ProcessLostError: a process was lost, or has left.
         """
-        group, digest = program.pact or self._pact(program)
+        group, digest = program.pact or self._group_and_digest(program)
         with group:
             pairs = group.pairs
-            if self._first and digest in group.known:
+            if self._first and digest in group.known_digests:
+                # Nothing is exchanged, but the state is advanced: a different order is found at the next new program.
                 for p in pairs:
-                    p.state = blake2b(p.state + digest, digest_size=TOKEN).digest()
-                group.number += 1
+                    p.state = blake2b(p.state + digest, digest_size=TOKEN_BYTES).digest()
+                group.launches += 1
                 return
             try:
-                if not self._quick(group, digest):
-                    _Meeting(self, group, program, digest).run()
+                if not self._exchange_tokens(group, digest):
+                    _LaunchComparison(self, group, program, digest).run()
             except (AgreementError, CollectiveTimeoutError):
                 raise
             except BaseException as e:
-                _Meeting(self, group, program, digest).give_up(e)
+                _LaunchComparison(self, group, program, digest).give_up(e)
                 raise
             for p in pairs:
                 p.state = p.token
-                p.sent = p.got = False
-            group.number += 1
+                p.token_sent = p.token_received = False
+            group.launches += 1
             group.failures = 0
             if self._first:
-                group.known.add(digest)
+                group.known_digests.add(digest)
 
     @staticmethod
-    def _quick(group: _Group, digest: bytes) -> bool:
-        """Exchange tokens with nothing in the way; False where something is."""
+    def _exchange_tokens(group: _LaunchGroup, digest: bytes) -> bool:
+        """Exchange tokens on the fast path. Return False if `_LaunchComparison` must continue."""
         for p in group.pairs:
-            if not p.clear:
+            if not p.fast_path_ready:
                 return False
-            p.token = blake2b(p.state + digest, digest_size=TOKEN).digest()
+            p.token = blake2b(p.state + digest, digest_size=TOKEN_BYTES).digest()
         try:
             for to, of in group.rounds:
                 for p in to:
-                    p.sent = True
+                    p.token_sent = True
                     p.send(p.token)
                 for p in of:
-                    found = p.next()
-                    if found != p.token:
-                        p.came(found)
-                        if not found:
-                            p.gone = True
+                    data = p.receive_token()
+                    if data != p.token:
+                        p.feed(data)
+                        if not data:
+                            p.disconnected = True
                         return False
-                    p.got = True
-        except OSError:  # nothing has come in a blink, or nothing ever will
+                    p.token_received = True
+        except OSError:  # nothing has arrived in time, or the connection has ended
             return False
         return True
 
 
-class _Meeting:
-    """A launch whose tokens do not all come at once, or are not the same.
+class _LaunchComparison:
+    """A launch whose tokens do not all arrive at once, or differ: the slow path of `Agreement.agree`.
 
     Attributes:
-      odd: peers that are about to launch something else; notice: of the peer that gave up this launch first.
-      answered: peers whose notice is of this launch; sides: number of a process -> what it was about to launch.
+      differing: peers that are about to launch another program.
+      first_notice: the first notice of a peer that gave up this launch.
+      answered: peers whose notice concerns this launch.
+      descriptions: process -> description of its launch.
     """
 
-    def __init__(self, by: Agreement, group: _Group, program: Any, digest: bytes) -> None:
-        self.by, self.group, self.program, self.pairs = by, group, program, group.pairs
+    def __init__(self, agreement: Agreement, group: _LaunchGroup, program: Any, digest: bytes) -> None:
+        self.agreement, self.group, self.program, self.pairs = agreement, group, program, group.pairs
         self._digest = digest
-        self.odd: set[Peer] = set()
+        self.differing: set[Peer] = set()
         self.answered: set[Peer] = set()
-        self.notice: dict[str, Any] | None = None
-        self.sides: dict[int, dict[str, Any]] = {}
+        self.first_notice: dict[str, Any] | None = None
+        self.descriptions: dict[int, dict[str, Any]] = {}
         self._failed = False
-        self._informed: set[Peer] = set()
-        self._elsewhere: set[Peer] = set()  # those that were answered when they had given up another launch
-        self._late: list[int] = []  # who has not come, where somebody gave up waiting
-        self._circle: list[int] = []  # those that waited in one
-        self._wait: circles.Wait | None = None  # what others are told of this launch, once it has waited for a while
+        self._notified: set[Peer] = set()
+        self._gave_up_another: set[Peer] = set()  # peers whose notice of another launch was answered here
+        self._late: list[int] = []  # processes that have not come, if a process gave up waiting
+        self._deadlock: list[int] = []  # processes that wait in a cycle
+        self._wait: circles.Wait | None = None  # report of this launch to others, once it has waited for a while
 
     @property
     def _call(self) -> str:
         return f"{self.program.call} of `{self.program.name}`"
 
     def run(self) -> None:
-        """Return when all agree."""
+        """Return once all processes agree."""
         try:
-            self._run()
-            if self._wait is None or self.by.waits.end(self._wait):
+            self._compare()
+            if self._wait is None or self.agreement.wait_graph.end(self._wait):
                 return
         finally:
             if self._wait is not None:
-                self.by.waits.end(self._wait)
-        self._break_off()
+                self.agreement.wait_graph.end(self._wait)
+        # Even if all agree at the last moment: the others know that this launch is part of a deadlock, and raise.
+        self._raise_deadlock()
 
-    def _run(self) -> None:
-        by, pairs = self.by, self.pairs
+    def _compare(self) -> None:
+        agreement, pairs = self.agreement, self.pairs
         seconds = collective_timeout_seconds.value
         began = time.monotonic()
         until = None if seconds is None else began + float(seconds)
-        looked, pause = began, _ASK
-        asks = began + pause
+        checked, pause = began, _FIRST_SEARCH
+        next_search = began + pause
         for p in pairs:
-            p.clear = False
-            p.came(b"")
-            p.token = self._token_of(p)
+            p.fast_path_ready = False
+            p.feed(b"")
+            p.token = self._token_for(p)
         for p in pairs:
-            if p.send is None and not p.gone:
-                by.sockets.reach(p)
-        peers.read_all(pairs, 0)
+            if p.send is None and not p.disconnected:
+                agreement.sockets.connect(p)
+        peers.poll_peers(pairs, 0)
         while True:
             if self._wait is not None:
-                self._wait.still = False
+                self._wait.is_current = False  # something may have arrived: the last report does not hold any more
                 if self._wait.verdict is not None:
                     return
-            self._sort()
-            if self.odd or self.notice:
-                self._wait_for_others()
-                if self.odd or self.notice:
-                    self._fail("differ" if self.odd or self.notice is None else self.notice["notice"])
-                continue
-            if self._advance():
+            self._take_frames()
+            if self.differing or self.first_notice:
+                self._wait_for_late()
+                if self.differing or self.first_notice:
+                    self._fail("differ" if self.differing or self.first_notice is None else self.first_notice["notice"])
+                continue  # the peer had given up another launch, and may still come to this one
+            if self._send_tokens():
                 break
-            if by.sockets.closed:
-                raise RuntimeError(f"{self._call}: distributed.shutdown() was called while it waited for other processes")
-            gone = [p.rank for p in pairs if p.gone and not p.got]
-            if gone:
-                self._lost(gone)
+            if agreement.sockets.closed:
+                raise RuntimeError(f"{self._call}: distributed.shutdown() was called while it waited for other "
+                                   "processes")
+            disconnected = [p.rank for p in pairs if p.disconnected and not p.token_received]
+            if disconnected:
+                self._raise_lost(disconnected)
             now = time.monotonic()
-            if now > looked + _LOOK:
-                by.look(self.program)
-                looked = now
+            if now > checked + _CHECK_INTERVAL:
+                agreement.check_peers(self.program)
+                checked = now
             if until is not None and now > until:
                 self._fail("timeout")
-            if now > asks:
+            if now > next_search:
                 if self._wait is None:
-                    self._wait = by.waits.begin(self._own(), [[*self.group.ranks], self.group.number])
-                self._say_what_for()
-                by.waits.look(self._wait)
-                pause = min(2 * pause, _SELDOM)
-                asks = time.monotonic() + pause
+                    self._wait = agreement.wait_graph.begin(self._own_description(),
+                                                            [[*self.group.ranks], self.group.launches])
+                self._report_wait()
+                agreement.wait_graph.search(self._wait)
+                pause = min(2 * pause, _MAX_SEARCH_PAUSE)
+                next_search = time.monotonic() + pause
                 continue
-            self._say_what_for()
-            peers.read_all(pairs, _LOOK if until is None else min(_LOOK, max(until - now, 0) + 0.001))
+            self._report_wait()
+            peers.poll_peers(pairs, _CHECK_INTERVAL if until is None else
+                             min(_CHECK_INTERVAL, max(until - now, 0) + 0.001))
         for p in pairs:
-            p.look()
+            p.update_fast_path()
 
     def give_up(self, error: BaseException) -> None:
-        """The launch ends by an exception that is none of ours: tell the others, if they know of it."""
+        """Notify the others that this launch ends by another exception, if they know of the launch."""
         interrupted = not isinstance(error, Exception)
-        if any(p.sent or p.told < p.heard for p in self.pairs):
-            seen = [p for p in self.pairs if p.got]
+        if any(p.token_sent or p.notices_sent < p.notices_received for p in self.pairs):
+            seen = [p for p in self.pairs if p.token_received]
             self._notify("interrupted" if interrupted else "lost", self.pairs)
             until = time.monotonic() + (1.0 if interrupted else 0.0)
-            while (silent := [p for p in seen if p.told > p.heard and not p.gone]) and time.monotonic() < until:
-                peers.read_all(self.pairs, _BEAT)
-                self._sort()
+            while ((silent := [p for p in seen if p.notices_sent > p.notices_received and not p.disconnected])
+                   and time.monotonic() < until):
+                peers.poll_peers(self.pairs, _POLL_INTERVAL)
+                self._take_frames()
             self.group.failures += 1
             if silent and interrupted and hasattr(error, "add_note"):
+                # These peers sent their tokens but do not answer the notice: they may have left the comparison.
                 error.add_note(f"{self._call} was interrupted while it waited for other processes; processes "
                                f"{[p.rank for p in silent]} may have launched it, and wait for this one. If so, "
                                "lamina.distributed.shutdown() is the way out")
         self._end(0)
 
-    # --- circles --------------------------------------------------------------------------------------------------
-    def _say_what_for(self) -> None:
-        """What this launch waits for until it moves again."""
-        if self._wait is None or any(p.partial for p in self.pairs):
+    # --- deadlocks ------------------------------------------------------------------------------------------------
+    def _report_wait(self) -> None:
+        """Update the report of what this launch waits for. It stays valid until something arrives."""
+        if self._wait is None or any(p.has_partial_frame for p in self.pairs):
             return
-        silent = [p.rank for p in self.pairs if p.silent]
-        open_ = next(([p.rank for p in of if not p.got] for _, of in self.group.rounds if not all(p.got for p in of)), [])
-        self._wait.tell(waits=silent or open_, answer=bool(silent), sent=[p.rank for p in self.pairs if p.sent],
-                        pairs=[p.rank for p in self.pairs])
+        silent = [p.rank for p in self.pairs if p.awaits_notice]
+        missing = next(([p.rank for p in of if not p.token_received] for _, of in self.group.rounds
+                        if not all(p.token_received for p in of)), [])
+        self._wait.update(waits=silent or missing, answer=bool(silent),
+                          sent=[p.rank for p in self.pairs if p.token_sent], pairs=[p.rank for p in self.pairs])
 
-    def _break_off(self) -> NoReturn:
-        """It is in a circle, of which all in it are told at this moment."""
+    def _raise_deadlock(self) -> NoReturn:
+        """Raise the error of a deadlock that contains this launch. All other processes in it do so at this moment."""
         assert self._wait is not None and self._wait.verdict is not None
         time.sleep(_GRACE)
-        self._circle = self._wait.verdict["circle"]
-        self.sides = {int(r): s for r, s in self._wait.verdict["sides"].items()}
-        self._notify("circle", self.pairs)
-        for r in self._wait.verdict.pop("owing", ()):  # once for all threads
-            p = self.by.sockets.peer(r)
-            p.owing, p.clear = True, False
+        self._deadlock = self._wait.verdict["deadlock"]
+        self.descriptions = {int(r): s for r, s in self._wait.verdict["descriptions"].items()}
+        self._notify("deadlock", self.pairs)
+        # `pop`: threads of one process may share a verdict, and each notice must be expected once only.
+        for r in self._wait.verdict.pop("owing", ()):
+            p = self.agreement.sockets.peer(r)
+            p.expects_notice, p.fast_path_ready = True, False
         self._end()
-        raise sides.error("circle", self.sides, self.by.rank, self._circle)
+        raise sides.make_error("deadlock", self.descriptions, self.agreement.rank, self._deadlock)
 
     # --- tokens ---------------------------------------------------------------------------------------------------
-    def _token_of(self, p: Peer) -> bytes:
-        return blake2b(p.state + self._digest, digest_size=TOKEN).digest()
+    def _token_for(self, p: Peer) -> bytes:
+        return blake2b(p.state + self._digest, digest_size=TOKEN_BYTES).digest()
 
-    def _advance(self) -> bool:
-        """Send what may be sent; whether all have agreed."""
+    def _send_tokens(self) -> bool:
+        """Send the tokens that may be sent now. Return whether all processes agree."""
         for p in self.pairs:
-            if p.silent:  # it has not yet come to a launch that was given up
+            if p.awaits_notice:  # this peer has not yet acknowledged a launch that was given up
                 return False
         for to, of in self.group.rounds:
             for p in to:
-                if not p.sent:
-                    p.sent = True
-                    p.say(p.token)
+                if not p.token_sent:
+                    p.token_sent = True
+                    p.send_frame(p.token)
             for p in of:
-                if not p.got or p.partial:
+                if not p.token_received or p.has_partial_frame:
                     return False
         return True
 
-    def _sort(self) -> None:
-        """Take what has come, as far as it is of this launch."""
+    def _take_frames(self) -> None:
+        """Handle the received frames that belong to this launch. Leave those of later launches in the queues."""
         for p in self.pairs:
-            while p.frames and self._taken(p, p.frames[0]):
+            while p.frames and self._take_frame(p, p.frames[0]):
                 p.frames.popleft()
 
-    def _taken(self, p: Peer, f: Any) -> bool:
-        """Whether the next frame of a peer belongs here."""
+    def _take_frame(self, p: Peer, f: Any) -> bool:
+        """Handle the next frame of a peer. Return False if it belongs to a later launch."""
         if type(f) is bytes:
-            if p.silent:
-                return True  # from before it knew
-            if p.got or self._failed or (p in self._elsewhere and not p.sent):
+            if p.awaits_notice:
+                return True  # drop it: the peer sent it before it knew that a launch was given up
+            if p.token_received or self._failed or (p in self._gave_up_another and not p.token_sent):
                 return False
-            p.got = True
+            p.token_received = True
             if f != p.token:
-                self.odd.add(p)
+                self.differing.add(p)
             return True
         if "notice" not in f:
             if p in self.answered:
-                self._learn(f["sides"])
+                self._add_descriptions(f["descriptions"])
             return True
-        if p.told <= p.heard and (self._failed or p in self.answered):
-            return False  # of a later launch
-        p.heard += 1
-        p.owing = False
-        if p.told >= p.heard:
-            if self._failed and p.told == p.heard:  # else it is of an earlier launch
+        if p.notices_sent <= p.notices_received and (self._failed or p in self.answered):
+            return False
+        p.notices_received += 1
+        p.expects_notice = False
+        if p.notices_sent >= p.notices_received:  # it answers one of ours
+            if self._failed and p.notices_sent == p.notices_received:  # that of this launch, not of an earlier one
                 self.answered.add(p)
-                self._learn(f["sides"])
-            if p.told == p.heard:
-                self._settle(p)
-        elif f["seen"] or self.by.rank not in f["circle"] and (f["token"] == p.token.hex() or f["slot"] == self._slot()):
+                self._add_descriptions(f["descriptions"])
+            if p.notices_sent == p.notices_received:
+                self._reset_state(p)
+        # The peer gave up this launch if it had our token, or if its notice names the same token or launch. If the
+        # notice is about a deadlock with this process in it, the launch that it means here has failed already.
+        elif f["seen"] or self.agreement.rank not in f["deadlock"] and (f["token"] == p.token.hex()
+                                                                        or f["launch"] == self._launch_id()):
             self.answered.add(p)
-            self.notice = self.notice or f
-            self._circle = self._circle or f["circle"]
-            self._learn(f["sides"])
+            self.first_notice = self.first_notice or f
+            self._deadlock = self._deadlock or f["deadlock"]
+            self._add_descriptions(f["descriptions"])
         else:  # it gave up another launch, to which this process did not come
-            self._tell(p, "answer")
-            self._settle(p)
-            self.odd.discard(p)
-            self._elsewhere.add(p)
+            self._send_notice(p, "answer")
+            self._reset_state(p)
+            self.differing.discard(p)
+            self._gave_up_another.add(p)
         return True
 
-    def _settle(self, p: Peer) -> None:
-        """As many notices one way as the other: both sides begin anew."""
-        p.state = blake2b(b"notices %d" % p.told, digest_size=TOKEN).digest()
-        p.token = self._token_of(p)
-        p.sent = p.got = False
+    def _reset_state(self, p: Peer) -> None:
+        """Start a new chain of states with a peer. Both sides do so when as many notices were sent as received."""
+        p.state = blake2b(b"notices %d" % p.notices_sent, digest_size=TOKEN_BYTES).digest()
+        p.token = self._token_for(p)
+        p.token_sent = p.token_received = False
 
     # --- notices --------------------------------------------------------------------------------------------------
-    def _tell(self, p: Peer, kind: str) -> None:
-        if self.by.rank not in self.sides:
-            self.sides[self.by.rank] = self._own()
-        p.told += 1
-        # Processes of one group that launch different programs have all come to one launch of it. Else who has not come to
-        # this one need not come to it.
-        alike = kind == "differ" and all(s["processes"] == [*self.group.ranks] for s in self.sides.values())
-        p.say({"notice": kind, "token": p.token.hex(), "seen": p.got, "sides": self.sides, "late": self._late,
-               "slot": self._slot() if alike else None, "circle": self._circle})
+    def _send_notice(self, p: Peer, kind: str) -> None:
+        if self.agreement.rank not in self.descriptions:
+            self.descriptions[self.agreement.rank] = self._own_description()
+        p.notices_sent += 1
+        # If processes of one group launch different programs, all of them come to the same launch of that group. Its
+        # number lets a late process recognize that the notice concerns its launch, whose token is another. In all other
+        # cases a process that has not come need never come to this launch, so it must not fail because of it.
+        same_group = kind == "differ" and all(s["processes"] == [*self.group.ranks] for s in self.descriptions.values())
+        p.send_frame({"notice": kind, "token": p.token.hex(), "seen": p.token_received,
+                      "descriptions": self.descriptions, "late": self._late,
+                      "launch": self._launch_id() if same_group else None, "deadlock": self._deadlock})
 
-    def _slot(self) -> list[Any]:
-        return [[*self.group.ranks], self.group.number, self.group.failures]
+    def _launch_id(self) -> list[Any]:
+        return [[*self.group.ranks], self.group.launches, self.group.failures]
 
-    def _own(self) -> dict[str, Any]:
-        return {**self.by.side(self.program), "number": self.group.number + 1}
+    def _own_description(self) -> dict[str, Any]:
+        return {**self.agreement.describe(self.program), "number": self.group.launches + 1}
 
     def _notify(self, kind: str, those: Sequence[Peer]) -> None:
+        """Give up this launch, and send a notice to those of these peers that have none of it yet."""
         self._failed = True
-        if self.by.rank not in self.sides:
-            self.sides[self.by.rank] = self._own()
+        if self.agreement.rank not in self.descriptions:
+            self.descriptions[self.agreement.rank] = self._own_description()
         for p in those:
-            if p not in self._informed and (p.sent or p not in self._elsewhere):
-                self._informed.add(p)
-                self._tell(p, kind)
+            if p not in self._notified and (p.token_sent or p not in self._gave_up_another):
+                self._notified.add(p)
+                self._send_notice(p, kind)
 
-    def _learn(self, told: dict[str, Any]) -> None:
-        news = {int(r): s for r, s in told.items() if int(r) not in self.sides}
-        self.sides.update(news)
-        if len(self.sides) > sides.WITH_TEXT:
-            for s in news.values():
+    def _add_descriptions(self, received: dict[str, Any]) -> None:
+        """Add the descriptions that a peer sent. If this launch was given up, forward the new ones to all peers."""
+        new = {int(r): s for r, s in received.items() if int(r) not in self.descriptions}
+        self.descriptions.update(new)
+        if len(self.descriptions) > sides.MAX_WITH_TEXT:
+            for s in new.values():
                 s.pop("text", None)
-        if news and self._failed and len(self.sides) <= sides.MOST:
+        if new and self._failed and len(self.descriptions) <= sides.MAX_DESCRIPTIONS:
             for p in self.pairs:
-                p.say({"sides": news})
+                p.send_frame({"descriptions": new})
 
-    def _wait_for_others(self) -> None:
-        """A moment, that those who come to this launch now are known as such."""
+    def _wait_for_late(self) -> None:
+        """Wait a moment for peers that are about to come to this launch, so that the error describes them too."""
         until = time.monotonic() + _GRACE
-        while time.monotonic() < until and (self.odd or self.notice):
-            if all(p.got or p in self.answered or p.gone or p.told > p.heard for p in self.pairs):
+        while time.monotonic() < until and (self.differing or self.first_notice):
+            if all(p.token_received or p in self.answered or p.disconnected or p.notices_sent > p.notices_received
+                   for p in self.pairs):
                 return
-            peers.read_all(self.pairs, _BEAT)
-            self._sort()
+            peers.poll_peers(self.pairs, _POLL_INTERVAL)
+            self._take_frames()
 
     def _fail(self, kind: str) -> NoReturn:
-        """Tell the others, hear their sides, and raise."""
-        live = [p for p in self.pairs if p.got or p in self.answered]
+        """Send notices to the peers, gather their descriptions, and raise the error."""
+        present = [p for p in self.pairs if p.token_received or p in self.answered]
         if kind == "timeout":
-            self._late = self.notice["late"] if self.notice else [p.rank for p in self.pairs if p not in live]
-        self._notify(kind, live)
+            self._late = (self.first_notice["late"] if self.first_notice else
+                          [p.rank for p in self.pairs if p not in present])
+        self._notify(kind, present)
         if kind == "lost":
             self._notify(kind, self.pairs)
             self._end()
-            self._lost([])
+            self._raise_lost([])
         began = time.monotonic()
-        while (passed := time.monotonic() - began) < _GATHER:
-            self._sort()
+        while (passed := time.monotonic() - began) < _GATHER_TIMEOUT:
+            self._take_frames()
             for p in self.pairs:
-                if p.frames and p not in self._informed:
-                    live.append(p)  # it comes just now
+                if p.frames and p not in self._notified:
+                    present.append(p)  # it has just come
                     self._notify(kind, [p])
-            self._sort()
-            missing = {r for s in self.sides.values() for r in s["processes"]} - set(self.sides)
-            direct = {p.rank for p in self.pairs if not p.gone}
-            waiting = any(p.told > p.heard and not p.gone for p in live)
-            comes = kind == "differ" and not missing.isdisjoint(direct)
-            if not missing or not (waiting or comes) and (passed > _QUIET or missing <= {p.rank for p in self.pairs}):
+            self._take_frames()
+            missing = {r for s in self.descriptions.values() for r in s["processes"]} - set(self.descriptions)
+            direct = {p.rank for p in self.pairs if not p.disconnected}
+            unanswered = any(p.notices_sent > p.notices_received and not p.disconnected for p in present)
+            may_come = kind == "differ" and not missing.isdisjoint(direct)
+            # Stop when all descriptions are known, or when no answer is due and the rest would have to come from
+            # processes that are late (wait `_ABSENT_TIMEOUT` for what others forward of them).
+            if not missing or not (unanswered or may_come) and (passed > _ABSENT_TIMEOUT
+                                                                or missing <= {p.rank for p in self.pairs}):
                 break
-            peers.read_all(self.pairs, _BEAT)
-        self._notify(kind, self.pairs)  # those that were not there: by now it is known what the others did
+            peers.poll_peers(self.pairs, _POLL_INTERVAL)
+        self._notify(kind, self.pairs)  # the absent peers as well: the notices now contain all descriptions
         self._end()
-        raise sides.error(kind, self.sides, self.by.rank, self._circle if kind == "circle" else self._late)
+        raise sides.make_error(kind, self.descriptions, self.agreement.rank,
+                               self._deadlock if kind == "deadlock" else self._late)
 
-    def _lost(self, gone: Sequence[int]) -> NoReturn:
-        self.by.look(self.program)
-        self.by.word(self._call, gone)
-        raise RuntimeError(f"{self._call}: the connection to processes {list(gone)} has ended")
+    def _raise_lost(self, ranks: Sequence[int]) -> NoReturn:
+        """Raise the error of peers that have disconnected."""
+        self.agreement.check_peers(self.program)
+        self.agreement.raise_if_lost(self._call, ranks)
+        raise RuntimeError(f"{self._call}: the connection to processes {list(ranks)} has ended")
 
     def _end(self, failures: int = 1) -> None:
+        """Leave the peers in the state from which the next launch continues."""
         self.group.failures += failures
         for p in self.pairs:
-            if p.told == p.heard:
-                self._settle(p)
-            p.sent = p.got = False
-            p.look()
-
-
+            if p.notices_sent == p.notices_received:
+                self._reset_state(p)
+            p.token_sent = p.token_received = False
+            p.update_fast_path()

@@ -1,7 +1,7 @@
-"""Methods and attributes of the concrete array.
+"""Set the methods and attributes of concrete arrays on jaxlib's array class, which cannot be subclassed.
 
-jaxlib's class cannot be subclassed, so they are set on it, when this module is imported. Those that NumPy users expect
-besides come from the `operators` slot.
+This happens when the module is imported. NumPy's operators and the methods of `lamina_numpy` are added through the hook
+`operators`.
 """
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from . import _jaxlib, backends, on_device, shardings, transfer_guards
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 from .memory_layouts import layout_of_array
 from .safe_launch import forget_readers
-from .arrays import (_restore, addressable_shards, alone, block_until_ready, check_alive, host_value, piece_of, put, row_of,
-                     text_of, with_type)
+from .arrays import (_restore, addressable_shards, alone, block_until_ready, check_alive, host_value, piece_of, put,
+                     row_of, text_of, with_type)
 
 __all__ = ["METHODS", "OperatorTarget"]
 
@@ -59,23 +59,28 @@ def _len(self: Any) -> int:
 
 
 def _iter(self: Any) -> Iterator[Any]:
-    """The rows, each on the device that holds it; on the first device where rows are split themselves."""
+    """Iterate over the first dimension.
+
+    Elements of a mapped array stay on their devices. If elements are split over several devices, they are gathered on
+    the first device.
+    """
     shape = self.aval.shape
     if not shape:
         raise TypeError(f"iteration over a rank-0 array {self.aval.long()}")
     sharding = self._sharding
-    one = type(sharding) is SingleDeviceSharding
-    if not one and shape[0]:
+    single = type(sharding) is SingleDeviceSharding
+    if not single and shape[0]:
         if row_of(self, 0) is not None:
             return (row_of(self, i) for i in range(shape[0]))
-        rows = on_device.rows_of(self)
-        if rows is not None:
-            return iter(rows)
+        elements = on_device.rows_of(self)
+        if elements is not None:
+            return iter(elements)
     aval = shaped(shape[1:], self.aval.dtype, self.aval.weak_type)
-    device = sharding._device if one else backends.default_device()
-    committed = one and self._committed
-    place = transfer_guards.asked_for("put")(put)  # there and back again, and nobody gave them from the host
-    return (place(row, device, committed, aval) for row in host_value(self))
+    device = sharding._device if single else backends.default_device()
+    committed = single and self._committed
+    # Explicit for the transfer guard: the values came from a device, and the user passed no host values.
+    explicit_put = transfer_guards.asked_for("put")(put)
+    return (explicit_put(element, device, committed, aval) for element in host_value(self))
 
 
 def _hash(self: Any) -> int:
@@ -83,7 +88,7 @@ def _hash(self: Any) -> int:
 
 
 def _readable(self: Any) -> bool:
-    """Whether this process can see all of the numbers."""
+    """Return whether this process can read all elements."""
     return not self.is_deleted() and (self._sharding.is_fully_addressable or shardings.is_replicated(self._sharding))
 
 
@@ -98,7 +103,7 @@ def _format(self: Any, spec: str) -> str:
 
 
 def _item(self: Any, *index: int) -> Any:
-    """The element at `index` (or the only one) as a Python number."""
+    """Return the element at `index` (or the only one) as a Python number."""
     try:
         return host_value(self).item(*index)
     except (TypeError, ValueError, IndexError) as error:
@@ -106,9 +111,10 @@ def _item(self: Any, *index: int) -> Any:
 
 
 def _copy(self: Any, order: str | None = None) -> Any:
-    """An array with the same elements, in memory of its own; `order` None or 'K', as how they lie is the compiler's choice."""
+    """Return a copy of the array. `order` must be None or 'K', because the compiler chooses the memory layout."""
     if order not in (None, "K"):
-        raise NotImplementedError(f"copy: order must be None or 'K': how elements lie is the compiler's choice; got {order!r}")
+        raise NotImplementedError("copy: order must be None or 'K', because the compiler chooses the memory layout; "
+                                  f"got {order!r}")
     return _copy_array(self)
 
 
@@ -119,10 +125,10 @@ def _copy_array(self: Any, memo: Any = None) -> Any:
     if type(sharding) is SingleDeviceSharding:
         new, = _jaxlib.copy_to_device_list([self], [sharding._internal_device_list], [sharding], True)
         return with_type(new, self.aval, sharding)
-    pieces = self._arrays  # the array itself may be one of several processes, which none of them can copy
-    where = list(sharding._internal_device_list.addressable_device_list)
-    new = _jaxlib.copy_to_device_list(pieces, [shardings.device_list((d,)) for d in where],
-                                      [shardings.single(d) for d in where], True)
+    pieces = self._arrays  # copied one by one, because no process can copy an array that spans processes
+    devices = list(sharding._internal_device_list.addressable_device_list)
+    new = _jaxlib.copy_to_device_list(pieces, [shardings.device_list((d,)) for d in devices],
+                                      [shardings.single(d) for d in devices], True)
     return _jaxlib.result_handler(self.aval, sharding, self._committed)(new)
 
 
@@ -130,9 +136,9 @@ def _dlpack(self: Any, *, stream: Any = None, max_version: Any = None, dl_device
     check_alive(self)
     self = alone(self)
     if type(self._sharding) is not SingleDeviceSharding:
-        raise BufferError(f"__dlpack__: {self.aval.long()} lies on several devices; take one of x.addressable_shards")
-    block_until_ready(self)  # what its program failed with is raised in our words, not jaxlib's
-    # Of an object of its own: jaxlib ends the process when the one whose memory is shared is deleted or donated.
+        raise BufferError(f"__dlpack__: {self.aval.long()} is on several devices; take one of x.addressable_shards")
+    block_until_ready(self)  # so that a failed program raises ExecutionError instead of jaxlib's error
+    # Export a second array object over the memory: jaxlib crashes if the exported object is deleted or donated.
     return _jaxlib.to_dlpack(_copy_array(self) if copy else with_type(self, self.aval), stream)
 
 
@@ -142,7 +148,7 @@ def _dlpack_device(self: Any) -> tuple[int, int]:
 
 
 def _device(self: Any) -> Any:
-    """The device the array lies on, or its sharding when there are several."""
+    """The device of the array, or its sharding if it is on several devices."""
     sharding = self._sharding
     if type(sharding) is SingleDeviceSharding:
         return sharding._device
@@ -150,14 +156,14 @@ def _device(self: Any) -> Any:
 
 
 def _delete(self: Any) -> None:
-    """Give the memory back; nothing can use the array after this."""
+    """Free the memory. The array cannot be used after this."""
     if self._readers is not None:
         forget_readers(self)
     _jaxlib.delete(self)
 
 
 def _copy_to_host_async(self: Any) -> None:
-    """Start bringing the numbers to the host."""
+    """Start copying the elements to the host."""
     check_alive(self)
     if self._npy_value is None:
         if type(self._sharding) is SingleDeviceSharding:
@@ -176,11 +182,11 @@ METHODS: dict[str, Any] = {
 
     Attributes:
       shape, dtype, ndim, size, nbytes, itemsize: as in NumPy.
-      weak_type: whether it came from Python numbers, and gives way in promotions.
-      sharding: how it lies on devices; `device` is the device, where there is one.
-      committed: whether a user chose that placement, so that programs follow it.
+      weak_type: whether the dtype comes from Python numbers and yields to other dtypes in promotion.
+      sharding: the placement on devices; `device` is the device if there is only one.
+      committed: whether a user chose that placement, so that programs run on its devices.
 
-    It has NumPy's methods and operators. `x.at[i].set(v)` is a changed copy; `np.asarray(x)` waits and reads.
+    It has NumPy's methods and operators. `x.at[i].set(v)` returns a changed copy. `np.asarray(x)` waits and reads.
 
     >>> import numpy as np
     >>> from lamina_runtime import device_put
@@ -189,7 +195,7 @@ METHODS: dict[str, Any] = {
     (Array([1., 2.], dtype=float32), (2,), [1.0, 2.0], False)
     """,
     "_trace": None,
-    "_readers": None,  # the call objects that read it as a constant, see safe_launch
+    "_readers": None,  # objects to invalidate when it is deleted, see launch_guards.register_reader
     "__array_priority__": 100,
     "shape": property(lambda self: self.aval.shape),
     "dtype": property(lambda self: self.aval.dtype),
@@ -198,9 +204,10 @@ METHODS: dict[str, Any] = {
     "itemsize": property(lambda self: self.aval.dtype.itemsize),
     "nbytes": property(lambda self: self.aval.size * self.aval.dtype.itemsize),
     "weak_type": property(lambda self: self.aval.weak_type),
-    "layout": property(layout_of_array, doc="How its elements lie in memory, and on which devices."),
+    "layout": property(layout_of_array, doc="The memory layout of its elements, and its sharding."),
     "device_buffer": property(lambda self: piece_of(self, 0), doc="The array on the first of its devices."),
-    "device_buffers": property(lambda self: [s.data for s in addressable_shards(self)], doc="The arrays on its devices."),
+    "device_buffers": property(lambda self: [s.data for s in addressable_shards(self)],
+                               doc="The arrays on its devices."),
     "named_shape": property(lambda self: {}),
     "sharding": property(lambda self: self._sharding),
     "committed": property(lambda self: self._committed),
@@ -243,11 +250,13 @@ METHODS: dict[str, Any] = {
 
 
 class OperatorTarget:
-    """Stands in for an array class where operators are installed: what it has itself stays, `x[i]` of a mapped array
-    reads one device's row, and everything else is set on the class.
+    """The object on which the hook `operators` sets attributes, in place of an array class.
+
+    It passes attributes on to the class, except those that the class defines itself. It also wraps `__getitem__`:
+    `x[i]` of a mapped array returns the member on its device.
 
     Args:
-      kind: a class with attributes of its own; None: jaxlib's, with those in `METHODS`.
+      kind: a class with attributes of its own; None: jaxlib's array class, with those in `METHODS`.
     """
 
     def __init__(self, kind: Any = None) -> None:
@@ -256,22 +265,22 @@ class OperatorTarget:
     def __setattr__(self, name: str, value: Any) -> None:
         kind, own = vars(self)["kind"], vars(self)["own"]
         if name not in own:
-            setattr(kind, name, _row_first(value) if name == "__getitem__" and kind is ArrayImpl else value)
+            setattr(kind, name, _with_member_access(value) if name == "__getitem__" and kind is ArrayImpl else value)
 
 
-def _row_first(getitem: Any) -> Any:
+def _with_member_access(getitem: Any) -> Any:
     def __getitem__(self: Any, index: Any) -> Any:
         if type(self._sharding) is not SingleDeviceSharding and isinstance(index, (int, np.integer)):
-            row = row_of(self, int(index))
-            if row is not None:
-                return row
+            member = row_of(self, int(index))
+            if member is not None:
+                return member
         return getitem(self, index)
 
     return __getitem__
 
 
 def install() -> None:
-    """Set the methods on jaxlib's class."""
+    """Set the methods on jaxlib's array class."""
     for name, value in METHODS.items():
         setattr(ArrayImpl, name, value)
     register_aval(ArrayImpl, _aval_of_array)

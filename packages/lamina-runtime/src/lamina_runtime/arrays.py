@@ -1,7 +1,7 @@
-"""The concrete array, jaxlib's class: made from host values, waited for, read, taken apart.
+"""Create, read, split and wait for concrete arrays, which are objects of jaxlib's array class.
 
-An array remembers its type (`aval`), its placement (`sharding`) and whether a user chose that placement (`committed`).
-Arrays that jaxlib makes by itself, for the parts of a sharded array, come without aval and are given one here.
+An array has an `aval`, a `sharding`, and a flag `committed`: whether a user chose the sharding. jaxlib makes the shards
+of an array without an aval; functions of this module set it.
 """
 from __future__ import annotations
 
@@ -27,52 +27,61 @@ _wait_for = _jaxlib.wait_for
 
 # --- making -------------------------------------------------------------------------------------------------------
 def put(x: Any, device: Any, committed: bool, aval: ShapedArray | None = None, sharding: Any = None) -> Any:
-    """A host value on one device, which `sharding` may say in names. The memory is copied before this returns."""
+    """Copy a host value to one device. `sharding` may be a named sharding of that device.
+
+    The host memory is copied before this returns. With jaxlib's default semantics, the array would alias the memory of
+    a 64-byte aligned NumPy array, and later writes to that would show.
+    """
     if aval is None:
         aval = aval_of(x)
     transfer_counts.put(1, aval.size * aval.dtype.itemsize)
-    if isinstance(x, np.ndarray) and not x.dtype.isnative:  # jaxlib takes the bytes as they are
+    if isinstance(x, np.ndarray) and not x.dtype.isnative:  # jaxlib ignores the byte order
         x = x.astype(aval.dtype)
     return _device_put(aval, sharding or shardings.single(device), [x], [device], committed, False, _COPY)
 
 
 def put_pieces(aval: ShapedArray, sharding: Any, pieces: Sequence[Any], devices: Sequence[Any],
                committed: bool = True) -> Any:
-    """One array from the host pieces (or single-device arrays) of its devices, in order. They have its rank."""
-    sent = [p.nbytes for p in pieces if type(p) is not ArrayImpl]
-    if sent:
+    """Make one array from its shards: host arrays or single-device arrays, one per device, with the rank of `aval`."""
+    host_sizes = [p.nbytes for p in pieces if type(p) is not ArrayImpl]
+    if host_sizes:
         pieces = [p.astype(aval.dtype) if isinstance(p, np.ndarray) and not p.dtype.isnative else p for p in pieces]
-        transfer_counts.put(len(sent), sum(sent))
-    if sharding.partly_copied or 0 in aval.shape:
-        # Copying during the call, jaxlib fails ("bad_function_call") where two pieces share memory.
+        transfer_counts.put(len(host_sizes), sum(host_sizes))
+    if sharding.is_partially_replicated or 0 in aval.shape:
+        # If two pieces share memory, jaxlib's copy during the call fails ("bad_function_call"). So copy here.
         pieces = [np.array(p) if isinstance(p, np.ndarray) else p for p in pieces]
         return _device_put(aval, sharding, pieces, devices, committed, False, _jaxlib.ZERO_COPY)
     return _device_put(aval, sharding, pieces, devices, committed, False, _COPY)
 
 
 def room_for(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Host memory that CPU devices can take as it is, see `adopt`."""
+    """Return an uninitialised host array at a 64-byte aligned address, for `array_from_host_buffers`."""
     size = math.prod(shape) * dtype.itemsize
     raw = np.empty(size + 64, np.uint8)
-    at = -raw.ctypes.data % 64
-    return raw[at:at + size].view(dtype).reshape(shape)
+    offset = -raw.ctypes.data % 64
+    return raw[offset:offset + size].view(dtype).reshape(shape)
 
 
-def adopt(aval: ShapedArray, sharding: Any, pieces: Sequence[np.ndarray], devices: Sequence[Any], committed: bool) -> Any:
-    """One array from host pieces that nobody else has or will write to, in order of its devices. CPU devices keep the memory
-    itself where it begins at a multiple of 64 bytes."""
+def adopt(aval: ShapedArray, sharding: Any, pieces: Sequence[np.ndarray], devices: Sequence[Any],
+          committed: bool) -> Any:
+    """Make one array from host arrays, one per device, without copying where possible.
+
+    The caller must not use the pieces again. CPU devices use the memory itself if it is 64-byte aligned.
+    """
     transfer_counts.put(len(pieces), sum([p.nbytes for p in pieces]))
     return _device_put(aval, sharding, list(pieces), list(devices), committed, False, _jaxlib.ZERO_COPY)
 
 
 def with_type(x: Any, aval: ShapedArray, sharding: Any = None) -> Any:
-    """The same buffers read as `aval`."""
+    """Return an array over the same buffers with another aval, and optionally another sharding."""
     return x._rewrap_with_aval_and_sharding(aval, sharding or x._sharding)
 
 
 def piece_of(x: Any, index: int) -> Any:
-    """The part on one device (by its place among those of this process), as an array of its own: the same memory, so that
-    they go together when one is deleted or donated."""
+    """Return one shard, by its index among the devices of this process, as a single-device array.
+
+    It shares the memory of `x`: deleting or donating one of them deletes the other.
+    """
     sharding = x._sharding
     if type(sharding) is SingleDeviceSharding:
         return (x,)[index]
@@ -85,7 +94,11 @@ def piece_of(x: Any, index: int) -> Any:
 
 
 def alone(x: Any) -> Any:
-    """An array on one device as that device's own: results over several processes are not, see `shardings.part`."""
+    """Return a one-device array with a `SingleDeviceSharding`.
+
+    A process's part of an array over several processes can be on one device and have another class of sharding, see
+    `shardings.process_part_sharding`.
+    """
     sharding = x._sharding
     if type(sharding) is SingleDeviceSharding or sharding.num_devices > 1:
         return x
@@ -96,8 +109,11 @@ def alone(x: Any) -> Any:
 
 
 def row_of(x: Any, index: int) -> Any:
-    """`x[index]` of an array mapped over its leading axis: that device's part, moved nowhere. None if it is not one.
-    It is free to move, as nobody chose that device for it: rows of several devices may meet in one program."""
+    """Return `x[index]` of an array mapped over its leading axis, on the device that holds it.
+
+    The result is uncommitted, so that members from several devices can be arguments of one program. Returns None if `x`
+    is not mapped that way, if the index is out of range, or if another process has part of `x`.
+    """
     sharding = x._sharding
     dims = sharding.mapped_dims
     shape = x.aval.shape
@@ -107,22 +123,22 @@ def row_of(x: Any, index: int) -> Any:
     if not -n <= index < n:
         return None
     check_alive(x)
-    at = sharding.holders[index % n]
-    device = sharding._internal_device_list[at]
+    number = sharding.holders[index % n]
+    device = sharding._internal_device_list[number]
     addressable = sharding._internal_device_list.addressable_device_list
     if len(addressable) != sharding.num_devices:
         return None
     aval = shaped(shape[1:], x.aval.dtype, x.aval.weak_type)
-    held = shaped((1, *shape[1:]), x.aval.dtype, x.aval.weak_type)
+    shard_aval = shaped((1, *shape[1:]), x.aval.dtype, x.aval.weak_type)
     try:
-        return on_device.reshaped(x._arrays[at], held, aval, device, False)
+        return on_device.reshaped(x._arrays[number], shard_aval, aval, device, False)
     except _jaxlib.LAUNCH_ERRORS as e:
         raise _read_failure(f"[{index}]", x, e)
 
 
 # --- waiting ------------------------------------------------------------------------------------------------------
 def block_until_ready(x: Any) -> Any:
-    """Wait until the array is computed; returns it. ExecutionError (or CallbackError) when its program failed."""
+    """Wait until the array is computed; return it. ExecutionError (or CallbackError) if its program failed."""
     try:
         return _wait_for(x)
     except _jaxlib.LAUNCH_ERRORS as e:
@@ -130,24 +146,25 @@ def block_until_ready(x: Any) -> Any:
 
 
 def _read_failure(call: str, x: Any, error: Exception) -> BaseException:
-    """jaxlib's error from waiting for an array, in our words."""
+    """Return the exception to raise for jaxlib's error from reading or waiting for an array."""
     check_alive(x)
     place = f"{call} of {'an array' if x.aval is None else x.aval.long()}"
-    transfer_guards.tell_refused(place, error)  # on a GPU: on a CPU reading is no transfer
+    transfer_guards.tell_refused(place, error)  # happens on GPUs only: on a CPU, reading is not a transfer
     return host_errors.translated(place, error)
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
 def check_alive(x: Any) -> None:
+    """Raise DeletedArrayError if an array was deleted or donated."""
     if x.is_deleted():
         raise safe_launch.DeletedArrayError(f"Array has been deleted or donated: {x.aval.long()}")
 
 
 def host_value(x: Any) -> np.ndarray:
-    """The numbers, as a read-only NumPy array; gathered once and kept when that needs a copy."""
-    kept = x._npy_value
-    if kept is not None:
-        return kept
+    """Return the elements as a read-only NumPy array. If that needs a copy, it is cached on the array."""
+    cached = x._npy_value
+    if cached is not None:
+        return cached
     check_alive(x)
     aval = x.aval
     try:
@@ -162,8 +179,9 @@ def host_value(x: Any) -> np.ndarray:
 
 
 def _read(x: Any, sharding: Any, aval: ShapedArray) -> tuple[np.ndarray, bool]:
-    """(the numbers, whether they are a copy)."""
+    """Return (the elements as a NumPy array, whether they are a copy)."""
     if type(sharding) is SingleDeviceSharding:
+        # NumPy reads the buffer protocol without a copy. It refuses extended dtypes (bfloat16, float8, int4).
         if sharding.on_host and aval.dtype.isbuiltin == 1:
             return np.asarray(memoryview(x)), False
         return x._single_device_array_to_np_array_did_copy()
@@ -174,17 +192,18 @@ def _read(x: Any, sharding: Any, aval: ShapedArray) -> tuple[np.ndarray, bool]:
 
 
 def _gather(x: Any, sharding: Any, aval: ShapedArray) -> np.ndarray:
+    """Copy the shards of a multi-device array into one NumPy array."""
     pieces = x._arrays
     if shardings.is_replicated(sharding):
         return pieces[0]._single_device_array_to_np_array_did_copy()[0]
     if sharding.on_host and aval.dtype.isbuiltin == 1:
-        parts = [np.asarray(memoryview(p)) for p in pieces]  # a fifth of the time of the general way
+        parts = [np.asarray(memoryview(p)) for p in pieces]  # takes a fifth of the time of the other branch
     else:
-        for p in pieces:  # let the copies overlap
+        for p in pieces:  # start all copies, so that they overlap
             p._copy_single_device_array_to_host_async()
         parts = [p._single_device_array_to_np_array_did_copy()[0] for p in pieces]
-    if sharding.mapped_dims == (0,) and not sharding.partly_copied and aval.shape[0] % len(parts) == 0:
-        return np.concatenate([parts[at] for at in sharding.holders])
+    if sharding.mapped_dims == (0,) and not sharding.is_partially_replicated and aval.shape[0] % len(parts) == 0:
+        return np.concatenate([parts[number] for number in sharding.holders])
     out = np.empty(aval.shape, aval.dtype)
     for where, part in zip(shardings.index_map(sharding, aval.shape), parts):
         out[where] = part
@@ -192,7 +211,7 @@ def _gather(x: Any, sharding: Any, aval: ShapedArray) -> np.ndarray:
 
 
 def text_of(x: Any) -> str:
-    """`Array([1., 2.], dtype=float32)`."""
+    """Return the repr of an array, as `Array([1., 2.], dtype=float32)`."""
     aval = x.aval
     if aval is None:
         return "Array(<untyped buffer>)"
@@ -214,57 +233,61 @@ class Shard:
     """One device's part of an array.
 
     Attributes:
-      device: where it lies.
-      index: which part it is, as a tuple of slices.
+      device: the device.
+      index: the part of the array, as a tuple of slices.
       replica_id: 0 for the first device that holds this part, 1 for the next, ...
-      data: the part as an array on that device.
+      data: the part, as an array on that device.
     """
 
-    __slots__ = ("_holder", "_at", "device", "index", "replica_id")
+    __slots__ = ("_array", "_number", "device", "index", "replica_id")
 
-    def __init__(self, holder: Any, at: int, device: Any, index: tuple[slice, ...], replica_id: int) -> None:
-        self._holder = holder
-        self._at = at
+    def __init__(self, array: Any, number: int, device: Any, index: tuple[slice, ...], replica_id: int) -> None:
+        self._array = array
+        self._number = number
         self.device = device
         self.index = index
         self.replica_id = replica_id
 
     @property
     def data(self) -> Any:
-        return self._holder.addressable_data(self._at)
+        return self._array.addressable_data(self._number)
 
     def __repr__(self) -> str:
         return f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, data={self.data!r})"
 
 
 def addressable_shards(x: Any) -> list[Shard]:
-    """The parts this process holds, in order of the devices."""
+    """Return the shards on the devices of this process, in device order."""
     sharding = x._sharding
-    where = shardings.sharding_devices(sharding)
+    devices = shardings.sharding_devices(sharding)
     parts = shardings.index_map(sharding, x.aval.shape)
-    own = set(sharding._internal_device_list.addressable_device_list)
+    local = set(sharding._internal_device_list.addressable_device_list)
     seen: dict[Any, int] = {}
     found: list[Shard] = []
-    for device, index in zip(where, parts):
+    for device, index in zip(devices, parts):
         key = tuple((s.start, s.stop) for s in index)
         replica = seen[key] = seen.get(key, -1) + 1
-        if device in own:
+        if device in local:
             found.append(Shard(x, len(found), device, index, replica))
     return found
 
 
 def _restore(value: np.ndarray, dtype: Any, weak: bool, placement: bytes | None = None) -> Any:
-    """A pickled array; pickles name this function. One that was committed lies where it lay if this process has the devices;
-    otherwise, as any host value, on the default device and uncommitted."""
+    """Return an unpickled array. Pickles contain the name of this function.
+
+    A committed array gets its old sharding if this process has the devices. Other arrays are put on the default device,
+    uncommitted.
+    """
     aval = shaped(value.shape, dtype, weak)
     if placement is not None:
         try:
             sharding = pickle.loads(placement)
-        except RuntimeError:  # there are fewer devices here, or others
+        except RuntimeError:  # this process does not have the devices
             pass
         else:
             sharding = shardings.fitted("unpickle", aval.shape, sharding)
-            where, parts = shardings.plan(sharding, aval.shape) if type(sharding) is not SingleDeviceSharding else (
+            devices, parts = shardings.plan(sharding, aval.shape) if type(sharding) is not SingleDeviceSharding else (
                 [sharding._device], None)
-            return put_pieces(aval, sharding, [value] * len(where) if parts is None else [value[p] for p in parts], where)
+            pieces = [value] * len(devices) if parts is None else [value[p] for p in parts]
+            return put_pieces(aval, sharding, pieces, devices)
     return put(value, backends.default_device(), False, aval)

@@ -1,5 +1,6 @@
-"""Arrays put together from parts: of this process, of all processes, of single devices; and taken apart again. No part is moved
-that lies where it belongs.
+"""Assemble arrays from parts (of this process, of all processes, on single devices), and take local parts of arrays.
+
+Parts that are on the right device are not copied.
 """
 from __future__ import annotations
 
@@ -19,103 +20,111 @@ __all__ = ["make_array_from_callback", "make_array_from_process_local_data", "ma
 
 def _sharding(call: str, sharding: Any) -> Any:
     if type(sharding) not in (_jaxlib.SingleDeviceSharding, _jaxlib.GSPMDSharding):
-        raise TypeError(f"{call}: sharding: expected a sharding, as an array's `.sharding`; got {type(sharding).__name__}: "
-                        f"{sharding!r:.60}")
+        raise TypeError(f"{call}: sharding: expected a sharding, as an array's `.sharding`; got "
+                        f"{type(sharding).__name__}: {sharding!r:.60}")
     return shardings.interned(sharding)
 
 
-def _here(call: str, sharding: Any) -> list[Any]:
-    where = list(sharding._internal_device_list.addressable_device_list)
-    if not where:
-        raise ValueError(f"{call}: sharding: none of its devices is of this process: {sharding}")
-    return where
+def _local_devices(call: str, sharding: Any) -> list[Any]:
+    devices = list(sharding._internal_device_list.addressable_device_list)
+    if not devices:
+        raise ValueError(f"{call}: sharding: none of its devices belongs to this process: {sharding}")
+    return devices
 
 
 # --- this process's part ------------------------------------------------------------------------------------------
-def _block(call: str, sharding: Any) -> tuple[Any, tuple[tuple[int, ...], ...], tuple[int, ...]]:
-    """Of an array over several processes: how this process's part lies on its devices, of which parts along each dimension it
-    is made, and into how many parts the whole is cut; () and () where this process has all of it. The part is None where the
-    devices hold some of the block of these parts only."""
-    where = _here(call, sharding)
+def _local_block(call: str, sharding: Any) -> tuple[Any, tuple[tuple[int, ...], ...], tuple[int, ...]]:
+    """Return this process's block of arrays that span processes, as (local sharding, tile numbers, tile counts).
+
+    The tile numbers are those along each dimension; () if the array is replicated. The tile counts are those of the
+    full array. The local sharding is None if the local devices hold only some tiles of the block.
+    """
+    devices = _local_devices(call, sharding)
     if shardings.is_replicated(sharding):
-        return shardings.part(tuple(where), sharding.tiles), (), ()
-    every = {d: i for i, d in enumerate(shardings.sharding_devices(sharding))}
-    numbers = [every[d] for d in where]
+        return shardings.part(tuple(devices), sharding.tiles), (), ()
+    index = {d: i for i, d in enumerate(shardings.sharding_devices(sharding))}
+    numbers = [index[d] for d in devices]
     try:
         tiles, block = sharding.tiles.part(numbers, gaps=True)
     except ShapeError:
         return None, sharding.tiles.spread(numbers), sharding.tiles.counts
-    return shardings.part(tuple(where), tiles), block, sharding.tiles.counts
+    return shardings.part(tuple(devices), tiles), block, sharding.tiles.counts
 
 
-def _over(pieces: Sequence[Any], aval: ShapedArray, sharding: Any, owners: Sequence[Any]) -> Any:
-    """One array over the memory of others, with which it goes when one of them is deleted or donated."""
+def _alias(pieces: Sequence[Any], aval: ShapedArray, sharding: Any, owners: Sequence[Any]) -> Any:
+    """Make an array over the memory of other arrays (`owners`). Deleting or donating one of them deletes all."""
     out = _jaxlib.result_handler(aval, sharding, True)(pieces)
     for x in owners:
         safe_launch.share_memory(x, out)
     return out
 
 
-_alone = arrays.alone
+# Under another name, because the public functions have a parameter `arrays`.
+_as_single_device_array = arrays.alone
 
 
 def own_part(call: str, x: Any) -> Any:
-    """This process's part of an array, as an array of its own over its devices; the same memory."""
+    """Return this process's part of an array as an array over the local devices, without a copy."""
     old = x._sharding
     if old.is_fully_addressable:
         return x
     arrays.check_alive(x)
-    sharding, block, counts = _block(call, old)
+    sharding, block, counts = _local_block(call, old)
     if sharding is None:
-        raise ValueError(f"{call}: what this process's devices {_here(call, old)} hold of {old} is no block of the array. Its "
-                         "addressable_shards are the parts")
+        raise ValueError(f"{call}: the parts of {old} on this process's devices {_local_devices(call, old)} do not "
+                         "form a block of the array. Use its addressable_shards")
     shape = tuple([n // k * len(b) for n, k, b in zip(x.aval.shape, counts, block)]) if block else x.aval.shape
-    return _over(x._arrays, shaped(shape, x.aval.dtype, x.aval.weak_type), sharding, [x])
+    return _alias(x._arrays, shaped(shape, x.aval.dtype, x.aval.weak_type), sharding, [x])
 
 
-def _whole_from_part(call: str, x: Any, sharding: Any, aval: ShapedArray) -> Any:
-    """The array over several processes of which `x` is this process's part."""
-    part, block, counts = _block(call, sharding)
-    if part is None:  # there is no array of this process of just what its devices hold
+def _global_from_local(call: str, x: Any, sharding: Any, aval: ShapedArray) -> Any:
+    """Return the array over several processes of which `x` is this process's part."""
+    local_sharding, block, counts = _local_block(call, sharding)
+    # If the local devices hold only some tiles of the block, no local array has exactly these: pick them on the host.
+    if local_sharding is None:
         value = arrays.host_value(x) if type(x) is ArrayImpl else np.asarray(x, aval.dtype)
-        where, parts = shardings.plan(sharding, aval.shape)
+        devices, parts = shardings.plan(sharding, aval.shape)
         assert parts is not None
         sizes = [n // k for n, k in zip(aval.shape, counts)]
-        numbers = [{number: i for i, number in enumerate(own)} for own in block]
-        pieces = [value[tuple([slice(i * n, i * n + n) for i, n in zip(
-            [at[(s.start or 0) // max(n, 1)] for at, s, n in zip(numbers, index, sizes)], sizes)])] for index in parts]
-        return arrays.put_pieces(aval, sharding, pieces, where)
-    local = transfers._move(x, part) if type(x) is ArrayImpl else transfers.spread(x, transfers._type_of(call, x), part)
-    return _over(local._arrays, aval, sharding, [local])
+        positions = [{number: i for i, number in enumerate(numbers)} for numbers in block]
+        pieces = []
+        for index in parts:
+            at = [p[(s.start or 0) // max(n, 1)] for p, s, n in zip(positions, index, sizes)]
+            pieces.append(value[tuple([slice(i * n, i * n + n) for i, n in zip(at, sizes)])])
+        return arrays.put_pieces(aval, sharding, pieces, devices)
+    local = (transfers._move(x, local_sharding) if type(x) is ArrayImpl
+             else transfers.spread(x, transfers._type_of(call, x), local_sharding))
+    return _alias(local._arrays, aval, sharding, [local])
 
 
 def make_array_from_process_local_data(sharding: Any, local_data: Any, global_shape: Any = None) -> Any:
-    """One array over several processes, of which each gives the part that its own devices hold.
+    """Make an array that spans processes; each process passes the part of its own devices.
 
     Args:
-      sharding: how the whole array lies on devices, the same in all processes.
-      local_data: this process's part, an array or a tree of them: the rows (columns, ...) that its devices hold, one after the
-        other, in order of the whole array. What lies on this process's devices as it should is not moved. Where the devices
-        hold some of these rows in some of these columns only, the rest is not read.
-      global_shape: of the whole: a shape, or a tree of shapes; None: the part's, times how many such parts there are along each
-        dimension. An entry of a shape may be None likewise. Where an entry is the length of the part itself, the part is the
-        whole along that dimension, the same in each process, of which this process's devices take theirs.
+      sharding: the sharding of the global array, the same in all processes.
+      local_data: this process's part, an array or a tree of them: the rows (columns, ...) of its devices, concatenated
+        in the order of the global array. Data that already is on the right devices is not copied. If the devices hold
+        only some blocks of these rows and columns, the others are not read.
+      global_shape: of the global array: a shape, or a tree of shapes. None: the shape of the part, times the number of
+        parts along each dimension; single entries of a shape may be None, too. If an entry equals the length of the
+        part, the part is the full array along that dimension, the same in each process, and this process's devices
+        take their share of it.
     Returns:
-      An array (or a tree), committed to the devices of all.
+      An array (or a tree), committed to the devices of all processes.
     Raises:
       ValueError: the part does not fit.
 
     >>> import lamina_runtime
-    >>> whole = lamina_runtime.device_put(np.arange(4.0), lamina_runtime.devices()[0]).sharding
-    >>> make_array_from_process_local_data(whole, np.arange(4.0))
+    >>> sharding = lamina_runtime.device_put(np.arange(4.0), lamina_runtime.devices()[0]).sharding
+    >>> make_array_from_process_local_data(sharding, np.arange(4.0))
     Array([0., 1., 2., 3.], dtype=float32)
     """
     call = "make_array_from_process_local_data"
-    place = _sharding(call, sharding)
+    checked = _sharding(call, sharding)
     flat, tree = trees.tree_flatten(local_data)
     shapes = [global_shape] * len(flat) if _is_shape(global_shape) else trees.broadcast_prefix(
         global_shape, local_data, is_leaf=_is_shape)
-    return tree.unflatten([_from_local(call, place, x, shape) for x, shape in zip(flat, shapes)])
+    return tree.unflatten([_from_local(call, checked, x, shape) for x, shape in zip(flat, shapes)])
 
 
 def _is_shape(x: Any) -> bool:
@@ -127,118 +136,125 @@ def _from_local(call: str, sharding: Any, x: Any, global_shape: Any) -> Any:
     local = aval.shape
     if sharding._mesh is not None:
         sharding = shardings.by_spec(sharding._mesh, sharding._spec, len(local), call)
-    wanted = (None,) * len(local) if global_shape is None else tuple(global_shape)
-    if len(wanted) != len(local):
-        raise ValueError(f"{call}: global_shape {wanted} has {len(wanted)} dimensions; local_data is {aval.long()}")
-    block, counts = _block(call, sharding)[1:] if type(sharding) is not SingleDeviceSharding else ((), ())
+    lengths = (None,) * len(local) if global_shape is None else tuple(global_shape)
+    if len(lengths) != len(local):
+        raise ValueError(f"{call}: global_shape {lengths} has {len(lengths)} dimensions; local_data is {aval.long()}")
+    block, counts = _local_block(call, sharding)[1:] if type(sharding) is not SingleDeviceSharding else ((), ())
     if counts and len(counts) != len(local):
         raise ValueError(f"{call}: {sharding} places arrays of {len(counts)} dimensions; local_data is {aval.long()}")
-    shape, cut = [], []
-    for d, (n, want) in enumerate(zip(local, wanted)):
-        k, own = (counts[d], block[d]) if counts else (1, (0,))
-        size = n // len(own) * k if want is None else int(want)
-        if size % k or (want is None and n % len(own)) or n not in (size, size // k * len(own)):
-            raise ValueError(f"{call}: dimension {d} of local_data, {aval.long()}, has length {n}; this process's devices hold "
-                             f"{len(own)} of the {k} parts of {size if want is not None else 'the whole'}. Give "
-                             + (f"{size // k * len(own)}, or all {size}" if want is not None and size % k == 0
-                                else f"a multiple of {len(own) if want is None else k}"))
+    shape = []
+    ranges = []  # for each dimension the (begin, end) ranges of `x` that this process's devices hold
+    for d, (n, want) in enumerate(zip(local, lengths)):
+        k, numbers = (counts[d], block[d]) if counts else (1, (0,))
+        size = n // len(numbers) * k if want is None else int(want)
+        if size % k or (want is None and n % len(numbers)) or n not in (size, size // k * len(numbers)):
+            raise ValueError(f"{call}: dimension {d} of local_data, {aval.long()}, has length {n}; this process's "
+                             f"devices hold {len(numbers)} of the {k} parts of "
+                             f"{size if want is not None else 'the global array'}. Pass "
+                             + (f"{size // k * len(numbers)}, or all {size}" if want is not None and size % k == 0
+                                else f"a multiple of {len(numbers) if want is None else k}"))
         shape.append(size)
         part = size // k
-        cut.append([(i * part, (i + 1) * part) for i in own] if n == size and len(own) < k else [(0, n)])
-    whole = shaped(tuple(shape), aval.dtype, aval.weak_type)
+        is_full = n == size and len(numbers) < k
+        ranges.append([(i * part, (i + 1) * part) for i in numbers] if is_full else [(0, n)])
+    global_aval = shaped(tuple(shape), aval.dtype, aval.weak_type)
     if type(sharding) is SingleDeviceSharding or sharding.is_fully_addressable:
         return transfers.device_put(x, sharding)
-    if any([*rows] != [(0, n)] for rows, n in zip(cut, local)):
-        if all(rows[0][0] + sum([b - a for a, b in rows]) == rows[-1][1] for rows in cut):
-            box = tuple([slice(rows[0][0], rows[-1][1]) for rows in cut])
+    if any([*r] != [(0, n)] for r, n in zip(ranges, local)):
+        if all(r[0][0] + sum([b - a for a, b in r]) == r[-1][1] for r in ranges):  # without gaps: a slice is enough
+            box = tuple([slice(r[0][0], r[-1][1]) for r in ranges])
             x = x[box] if type(x) is ArrayImpl else np.asarray(x, aval.dtype)[box]
         else:
             value = arrays.host_value(x) if type(x) is ArrayImpl else np.asarray(x, aval.dtype)
-            x = value[np.ix_(*[np.concatenate([np.arange(a, b) for a, b in rows]) for rows in cut])]
-    return _whole_from_part(call, x, sharding, whole)
+            x = value[np.ix_(*[np.concatenate([np.arange(a, b) for a, b in r]) for r in ranges])]
+    return _global_from_local(call, x, sharding, global_aval)
 
 
 def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback: Callable[[Any], Any],
                              dtype: Any = None) -> Any:
-    """An array whose parts a function gives: those of this process's devices, each once.
+    """Make an array from a function that returns its parts.
+
+    The function is called once for each distinct part on this process's devices.
 
     Args:
-      shape: of the whole array.
-      sharding: how it lies on devices.
-      data_callback: `data_callback(index)`, with a tuple of slices, is that part of the array.
+      shape: of the global array.
+      sharding: its sharding.
+      data_callback: `data_callback(index)`, with a tuple of slices, returns that part of the array.
       dtype: of the array; None: that of the parts.
     Returns:
       An array, committed.
     Raises:
-      ValueError: a part has another shape than its index, or the shape cannot be split so.
-      TypeError: the parts differ in dtype, as keys and numbers do.
+      ValueError: a part has another shape than its index, or the sharding does not fit the shape.
+      TypeError: the parts have different dtypes.
 
     >>> import lamina_runtime
-    >>> whole = lamina_runtime.device_put(1.0, lamina_runtime.devices()[0]).sharding
-    >>> make_array_from_callback((3,), whole, lambda index: np.arange(3)[index])
+    >>> sharding = lamina_runtime.device_put(1.0, lamina_runtime.devices()[0]).sharding
+    >>> make_array_from_callback((3,), sharding, lambda index: np.arange(3)[index])
     Array([0, 1, 2], dtype=int32)
     """
     call = "make_array_from_callback"
-    place, shape = _sharding(call, sharding), tuple([int(n) for n in shape])
-    place = shardings.fitted(call, shape, place)
-    if type(place) is SingleDeviceSharding:
-        where, parts = [place._device], None
+    checked, shape = _sharding(call, sharding), tuple([int(n) for n in shape])
+    fitting = shardings.fitted(call, shape, checked)
+    if type(fitting) is SingleDeviceSharding:
+        devices, parts = [fitting._device], None
     else:
-        _here(call, place)
-        where, parts = shardings.plan(place, shape)
-    indices = [(slice(None),) * len(shape)] * len(where) if parts is None else parts
-    given: dict[Any, Any] = {}
+        _local_devices(call, fitting)
+        devices, parts = shardings.plan(fitting, shape)
+    indices = [(slice(None),) * len(shape)] * len(devices) if parts is None else parts
+    results: dict[Any, Any] = {}
     for index in indices:
         key = tuple([(s.start, s.stop) for s in index])
-        if key not in given:
+        if key not in results:
             found = data_callback(index)
-            if type(found) is KeyArray and not given:
+            if type(found) is KeyArray and not results:
                 return _keys_from_callback(shape, sharding, data_callback, found)
-            given[key] = _piece(call, found, shape, index, dtype)
-    pieces = [given[tuple([(s.start, s.stop) for s in index])] for index in indices]
+            results[key] = _checked_part(call, found, shape, index, dtype)
+    pieces = [results[tuple([(s.start, s.stop) for s in index])] for index in indices]
     kinds = {p.dtype for p in pieces}
     if len(kinds) > 1:
-        raise TypeError(f"{call}: the parts must have one dtype; got {', '.join(sorted(map(str, kinds)))}. Say it with dtype=")
-    return arrays.put_pieces(shaped(shape, pieces[0].dtype), place, pieces, where)
+        raise TypeError(f"{call}: the parts must have one dtype; got {', '.join(sorted(map(str, kinds)))}. Specify it "
+                        "with dtype=")
+    return arrays.put_pieces(shaped(shape, pieces[0].dtype), fitting, pieces, devices)
 
 
 def _keys_from_callback(shape: tuple[int, ...], sharding: Any, data_callback: Callable[[Any], Any],
                         first: KeyArray) -> KeyArray:
-    """An array of keys whose parts a function gives, of which it gave the first: made of their words."""
+    """Make a key array from a function that returns its parts; `first` is the part that it returned first."""
     kind, known = first.dtype, [first]
 
-    def words(index: Any) -> np.ndarray:
+    def key_data(index: Any) -> np.ndarray:
         found = known.pop() if known else data_callback(index[:-1])
         if type(found) is not KeyArray or found.dtype != kind:
             raise TypeError("make_array_from_callback: the parts must have one dtype; got "
                             f"{dtypes.long_name(kind)} and {getattr(found, 'aval', None) or type(found)}")
         return arrays.host_value(found.words)
 
-    return KeyArray(make_array_from_callback((*shape, dtypes.words_of(kind)), sharding, words), kind)
+    return KeyArray(make_array_from_callback((*shape, dtypes.words_of(kind)), sharding, key_data), kind)
 
 
-def _piece(call: str, found: Any, shape: tuple[int, ...], index: tuple[slice, ...], dtype: Any) -> np.ndarray:
+def _checked_part(call: str, found: Any, shape: tuple[int, ...], index: tuple[slice, ...], dtype: Any) -> np.ndarray:
     value = np.asarray(found)
-    wanted = tuple([len(range(*s.indices(n))) for s, n in zip(index, shape)])
-    if value.shape != wanted:
-        raise ValueError(f"{call}: data_callback({index}) must give an array of shape {wanted}; got shape {value.shape}")
+    expected = tuple([len(range(*s.indices(n))) for s, n in zip(index, shape)])
+    if value.shape != expected:
+        raise ValueError(f"{call}: data_callback({index}) must return an array of shape {expected}; got shape "
+                         f"{value.shape}")
     return value.astype(dtypes.canonical(value.dtype if dtype is None else dtype), copy=False)
 
 
 def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, arrays: Sequence[Any], *,
                                          dtype: Any = None) -> Any:
-    """One array of arrays that lie on single devices; nothing is moved, so these go when it is deleted.
+    """Make an array from single-device arrays without a copy. Deleting it deletes these, too.
 
     Args:
-      shape: of the whole array.
-      sharding: how it lies on devices.
+      shape: of the global array.
+      sharding: its sharding.
       arrays: its part on each device of this process, in any order.
-      dtype: of the array, which the parts must have; None: theirs.
+      dtype: of the array and all parts; None: that of the parts.
     Returns:
       An array, committed.
     Raises:
-      ValueError: the parts are not one for each device, or have other shapes than the parts of such an array.
-      TypeError: something is no array on one device, or the parts differ in dtype.
+      ValueError: there is not exactly one part for each device, or a part has the wrong shape.
+      TypeError: a part is not an array on one device, or the parts have different dtypes.
 
     >>> import lamina_runtime
     >>> part = lamina_runtime.device_put(np.arange(2), lamina_runtime.devices()[0])
@@ -246,29 +262,30 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, ar
     Array([0, 1], dtype=int32)
     """
     call = "make_array_from_single_device_arrays"
-    place, shape = _sharding(call, sharding), tuple([int(n) for n in shape])
+    checked, shape = _sharding(call, sharding), tuple([int(n) for n in shape])
     kinds = {x.dtype for x in arrays if type(x) is KeyArray}
     if len(kinds) == 1 and all(type(x) is KeyArray for x in arrays):
         kind = kinds.pop()
-        words = (*shape, dtypes.words_of(kind))
-        return KeyArray(make_array_from_single_device_arrays(words, sharding, [x.words for x in arrays]), kind)
-    place = shardings.fitted(call, shape, place)
-    where = _here(call, place)
-    local = place.shard_shape(shape)
-    held: dict[Any, Any] = {}
+        data_shape = (*shape, dtypes.words_of(kind))
+        return KeyArray(make_array_from_single_device_arrays(data_shape, sharding, [x.words for x in arrays]), kind)
+    fitting = shardings.fitted(call, shape, checked)
+    devices = _local_devices(call, fitting)
+    shard_shape = fitting.shard_shape(shape)
+    by_device: dict[Any, Any] = {}
     for i, x in enumerate(arrays):
         if type(x) is not ArrayImpl or x._sharding.num_devices != 1:
-            raise TypeError(f"{call}: arrays[{i}] must be an array on one device; got {getattr(x, 'aval', None) or type(x)}")
-        x = _alone(x)
-        if x.aval.shape != local:
-            raise ValueError(f"{call}: arrays[{i}], {x.aval.long()}, must have the shape {local}, that of a part of an array "
-                             f"of shape {shape} placed by {place}")
-        held[x._sharding._device] = x
-    if [*held.keys() - {*where}] or len(held) != len(arrays) or len(held) != len(where):
-        raise ValueError(f"{call}: arrays must be one for each of this process's devices {where}; got arrays on "
+            raise TypeError(f"{call}: arrays[{i}] must be an array on one device; got "
+                            f"{getattr(x, 'aval', None) or type(x)}")
+        x = _as_single_device_array(x)
+        if x.aval.shape != shard_shape:
+            raise ValueError(f"{call}: arrays[{i}] must have the shape {shard_shape} of a part of an array of shape "
+                             f"{shape} with {fitting}; got {x.aval.long()}")
+        by_device[x._sharding._device] = x
+    if [*by_device.keys() - {*devices}] or len(by_device) != len(arrays) or len(by_device) != len(devices):
+        raise ValueError(f"{call}: arrays must be one for each of this process's devices {devices}; got arrays on "
                          f"{[x._sharding._internal_device_list[0] for x in arrays]}")
-    kinds = {x.aval.dtype for x in held.values()} | ({dtypes.canonical(dtype)} if dtype is not None else set())
+    kinds = {x.aval.dtype for x in by_device.values()} | ({dtypes.canonical(dtype)} if dtype is not None else set())
     if len(kinds) > 1:
         raise TypeError(f"{call}: the arrays must have one dtype; got {', '.join(sorted(map(str, kinds)))}")
-    ordered = [held[d] for d in where]
-    return _over(ordered, shaped(shape, kinds.pop()), place, ordered)
+    ordered = [by_device[d] for d in devices]
+    return _alias(ordered, shaped(shape, kinds.pop()), fitting, ordered)

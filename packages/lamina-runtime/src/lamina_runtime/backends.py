@@ -1,9 +1,11 @@
-"""Devices: clients are made at first use, one per platform; the first platform that works is the default.
+"""Make jaxlib clients and list their devices.
 
-Platforms come from `config.platforms` (LAMINA_PLATFORMS, JAX_PLATFORMS), else a GPU plugin that is found, else the CPU;
-`config.platform_name` says which of them is the default one.
-The number of CPU devices comes from `config.num_cpu_devices`, else from XLA_FLAGS
-(`--xla_force_host_platform_device_count=N`), and is settled when the client is made.
+A client is made when its platform is first used. The first platform that works is the default one. The platforms are
+those of `config.platforms` (LAMINA_PLATFORMS, JAX_PLATFORMS); if that is unset, a GPU plugin that is found, then the
+CPU. `config.platform_name` overrides which one is the default.
+
+The number of CPU devices is `config.num_cpu_devices`; if that is unset, XLA_FLAGS determines it
+(`--xla_force_host_platform_device_count=N`). It is fixed when the client is made.
 """
 from __future__ import annotations
 
@@ -21,110 +23,112 @@ from . import _gpu, _jaxlib, gone, owner, safe_launch
 
 __all__ = ["client", "default_backend", "default_device", "default_device_option", "device_count", "device_of",
            "devices", "generation", "get_backend", "host_count", "host_id", "host_ids", "in_use", "live_arrays",
-           "local_device_count", "local_devices", "lowering_platform", "process_count", "process_index", "process_indices",
-           "reset", "set_client_maker", "setup_tpu"]
+           "local_device_count", "local_devices", "lowering_platform", "process_count", "process_index",
+           "process_indices", "reset", "set_client_maker", "setup_tpu"]
 
 
-def _before_use(name: str) -> Callable[[Any], None]:
+def _check_before_use(name: str) -> Callable[[Any], None]:
     def check(value: Any) -> None:
-        """Before the value is taken, so that a refused one is not kept."""
+        """Run before the option is set, so that a refused value is not stored."""
         if owner.current.clients and value != config.options[name].value:
-            raise RuntimeError(f"config {name}: counts until a device is first used, and one has been; set it before the first "
-                               "array")
+            raise RuntimeError(f"config {name}: must be set before a device is first used, and one has been used; "
+                               "set it before the first array")
     return check
 
 
-def _platforms(value: str | None) -> None:
+def _check_platforms(value: str | None) -> None:
     if value is not None and not all(part.strip() for part in value.split(",")):
-        raise ValueError(f"config platforms: expected names with commas between, as 'cuda,cpu', or None; got {value!r}")
-    _before_use("platforms")(value)
+        raise ValueError("config platforms: expected comma-separated names, as 'cuda,cpu', or None; got "
+                         f"{value!r}")
+    _check_before_use("platforms")(value)
 
 
-def _platform(value: str | None) -> None:
+def _check_platform_name(value: str | None) -> None:
     if value is not None and (not value.strip() or "," in value):
-        raise ValueError(f"config platform_name: expected one name, as 'cpu', or None; got {value!r}. platforms takes several")
-    _before_use("platform_name")(value)
+        raise ValueError(f"config platform_name: expected one name, as 'cpu', or None; got {value!r}. platforms takes "
+                         "several")
+    _check_before_use("platform_name")(value)
 
 
-def _count_of_devices(value: int | None) -> None:
+def _check_num_cpu_devices(value: int | None) -> None:
     if value is not None and value < 1:
         raise ValueError(f"config num_cpu_devices: expected 1 or more, or None; got {value}")
-    _before_use("num_cpu_devices")(value)
+    _check_before_use("num_cpu_devices")(value)
 
 
-def _device(value: Any) -> None:
+def _check_default_device(value: Any) -> None:
     if value is not None and not isinstance(value, (_jaxlib.Device, str)):
-        raise ValueError("config default_device: expected a device, as lamina.devices() gives, the name of a platform, or "
+        raise ValueError("config default_device: expected a device of lamina.devices(), the name of a platform, or "
                          f"None; got {value!r:.200}")
 
 
-platforms = config.Option("platforms", None, kind=str, check=_platforms, means={"": None},
+platforms = config.Option("platforms", None, kind=str, check=_check_platforms, means={"": None},
                           help="comma-separated platforms to try in order, as 'cuda,cpu'")
-platform_name = config.Option("platform_name", None, kind=str, check=_platform, means={"": None},
-                              help="the platform that is the default one, where others stay in reach")
-num_cpu_devices = config.Option("num_cpu_devices", None, kind=int, check=_count_of_devices, means={-1: None},
+platform_name = config.Option("platform_name", None, kind=str, check=_check_platform_name, means={"": None},
+                              help="the default platform; the other platforms stay usable")
+num_cpu_devices = config.Option("num_cpu_devices", None, kind=int, check=_check_num_cpu_devices, means={-1: None},
                                 help="how many devices the CPU client has (None: XLA_FLAGS)")
 cpu_enable_async_dispatch = config.Option("cpu_enable_async_dispatch", True, choices=(True, False),
-                                          check=_before_use("cpu_enable_async_dispatch"),
-                                          help="calls on CPU devices return before their results are there")
-default_device_option = config.Option("default_device", None, keyed=True, check=_device, means={"": None},
-                                      help="where arrays that nobody placed go: a device or None")
+                                          check=_check_before_use("cpu_enable_async_dispatch"),
+                                          help="calls on CPU devices return before their results are computed")
+default_device_option = config.Option("default_device", None, keyed=True, check=_check_default_device,
+                                      means={"": None}, help="the device of uncommitted arrays: a device or None")
 
 _ALIASES = {"gpu": "cuda", "cuda": "cuda", "cpu": "cpu", "host": "cpu"}
 
 
 def _cpu_client() -> Any:
-    n = num_cpu_devices.value
-    return _jaxlib.make_cpu_client(n, asynchronous=cpu_enable_async_dispatch.value)
+    return _jaxlib.make_cpu_client(num_cpu_devices.value, asynchronous=cpu_enable_async_dispatch.value)
 
 
 _makers: dict[str, Callable[[], Any]] = {"cpu": _cpu_client, "cuda": _gpu.make_client}
 
 
 def in_use() -> bool:
-    """Whether a device has been used, so that clients exist."""
+    """Return whether clients exist, which means that a device has been used."""
     return bool(owner.current.clients)
 
 
 def set_client_maker(platform: str, make: Callable[[], Any]) -> Callable[[], Any]:
-    """Make a platform's client with `make()`, as several processes do; returns what made it before."""
+    """Set the function that makes a platform's client, for multi-process runs; return the previous one."""
     before = _makers[platform]
-    with config.generation.changing():  # programs with maps were traced for as many processes as there were
+    # Programs with maps were traced for the previous number of processes.
+    with config.generation.changing():
         _makers[platform] = make
         new_generation()
     return before
 
 
-def _wanted() -> list[str]:
-    named = platforms.value
-    if named:
-        return [_ALIASES.get(p.strip(), p.strip()) for p in named.split(",") if p.strip()]
+def _enabled_platforms() -> list[str]:
+    names = platforms.value
+    if names:
+        return [_ALIASES.get(p.strip(), p.strip()) for p in names.split(",") if p.strip()]
     return (["cuda"] if _gpu.found() else []) + ["cpu"]
 
 
 def client(platform: str | None = None) -> Any:
-    """The client of a platform, made if need be; without a name, the default one."""
-    here = owner.current
+    """Return the client of a platform (None: the default platform). Makes it on first use."""
+    state = owner.current
     if platform is None:
-        if here.default is None:
+        if state.default_client is None:
             with owner.lock:
-                if here.default is None:
-                    here.default = _first_client()
-        return here.default
-    # Asked once without the lock, which is what nearly all calls do, and again inside of it.
+                if state.default_client is None:
+                    state.default_client = _make_default_client()
+        return state.default_client
+    # Double-checked locking: nearly all calls find the client without taking the lock.
     name = _ALIASES.get(platform, platform)
-    found = here.clients.get(name)
+    found = state.clients.get(name)
     if found is not None:
         return found
     with owner.lock:
-        found = here.clients.get(name)
+        found = state.clients.get(name)
         if found is None:
             make = _makers.get(name)
-            if make is None or (platforms.value and name not in _wanted()):
-                known = [n for n in (_wanted() if platforms.value else _makers) if n in _makers]
-                raise RuntimeError(f"no platform {platform!r}; there are {', '.join(known) or 'none that are wanted'}")
+            if make is None or (platforms.value and name not in _enabled_platforms()):
+                known = [n for n in (_enabled_platforms() if platforms.value else _makers) if n in _makers]
+                raise RuntimeError(f"no platform {platform!r}; there are {', '.join(known) or 'none enabled'}")
             try:
-                found = here.clients[name] = make()
+                found = state.clients[name] = make()
             except gone.ProcessLostError:
                 raise
             except Exception as e:
@@ -132,52 +136,55 @@ def client(platform: str | None = None) -> Any:
         return found
 
 
-def _first_client() -> Any:
+def _make_default_client() -> Any:
+    """Return the client of the first platform that works. RuntimeError if there is none."""
     chosen = platform_name.value
-    wanted = _wanted() if chosen is None else [_ALIASES.get(chosen, chosen)]
+    candidates = _enabled_platforms() if chosen is None else [_ALIASES.get(chosen, chosen)]
     explicit = bool(platforms.value or chosen)
     failures = owner.current.failures
-    for name in wanted:
+    for name in candidates:
         try:
             return client(name)
         except gone.ProcessLostError:
-            raise  # another platform would not be what the others use
+            raise  # the other processes use this platform, so falling back to another one would not help
         except RuntimeError as e:
-            if explicit and len(wanted) == 1:
+            if explicit and len(candidates) == 1:
                 raise
             failures[name] = str(e)
     raise RuntimeError("no platform can be used: " + "; ".join(failures.values()))
 
 
 def generation() -> int:
-    """How often the clients were given up: part of the key of whatever is made for devices that nobody named."""
+    """Return the number of times the clients were closed, for cache keys of objects on default devices."""
     return owner.current.epoch
 
 
 def reset() -> None:
-    """Close the clients, once what they were asked for is done: memory and threads are freed as soon as no array of theirs is
-    left. The next use makes new clients, on which functions made before run; `config.num_cpu_devices` and `platforms` can be
-    set anew before it. Arrays of the old ones can be read and moved with `device_put`, and are refused by everything else.
+    """Close the clients after the programs in flight have ended.
+
+    Memory and threads are freed when no array of the old clients is left. The next use makes new clients, and functions
+    jitted earlier recompile for them. Until then `config.num_cpu_devices` and `config.platforms` can be set again.
+    Arrays of the old clients can be read, and moved with `device_put`; any other use raises an error.
     """
     owner.close()
-    gc.collect()  # clients and what they made refer to each other
+    gc.collect()  # clients are in reference cycles with the objects made for them
 
 
 @owner.when_closed
-def _forget_calls(gone: owner.Owner) -> None:
-    _jaxlib.PjitFunctionCache.clear_all()  # calls that jaxlib runs by itself, on the old clients
+def _clear_calls(closed: owner.Owner) -> None:
+    _jaxlib.PjitFunctionCache.clear_all()  # the fast-path entries, which hold executables of the old clients
     forget_closed()
 
 
 def forget_closed() -> None:
-    """Forget the programs of maps over devices of clients that were given up."""
+    """Drop the cached programs of maps over devices of closed clients."""
     if owner.closed_clients():
         for forget in slots.on_devices_gone:
             forget(lambda d: isinstance(d, _jaxlib.Device) and owner.is_closed(d))
 
 
 def get_backend(platform: str | None = None) -> Any:
-    """jaxlib's client of a platform; `.platform` is its name.
+    """Return jaxlib's client of a platform; its attribute `platform` is the name.
 
     >>> get_backend("cpu").platform
     'cpu'
@@ -186,26 +193,30 @@ def get_backend(platform: str | None = None) -> Any:
 
 
 def live_arrays(platform: str | None = None) -> list[Any]:
-    """The arrays of a platform that are alive."""
-    ours = {id(x) for table in owner.current.numbers.values() for x in table.values()}
+    """Return the live arrays of a platform.
+
+    Arrays that this package makes for its own use (cached scalars, the launch windows) are left out.
+    """
+    internal = {id(x) for table in owner.current.numbers.values() for x in table.values()}
     return [x for x in client(platform).live_arrays()
-            if x.aval is not None and x.aval is not safe_launch.IN_FLIGHT and id(x) not in ours]
+            if x.aval is not None and x.aval is not safe_launch.IN_FLIGHT and id(x) not in internal]
 
 
 def setup_tpu(tpu_driver_version: Any = None) -> None:
-    """For notebooks written for hosted TPUs: there is no TPU platform, so eight CPU devices stand in for its cores.
+    """Use eight CPU devices in place of the cores of a hosted TPU, for notebooks written for TPUs.
 
-    Call it before the first array. A chosen number of devices, or another platform, is left alone.
+    There is no TPU platform. Call this before the first array. It does nothing if a number of devices or another
+    platform was chosen.
     """
     with owner.lock:
         chosen = num_cpu_devices.value is not None or "device_count" in os.environ.get("XLA_FLAGS", "")
-        if not in_use() and not chosen and _wanted() == ["cpu"]:
+        if not in_use() and not chosen and _enabled_platforms() == ["cpu"]:
             num_cpu_devices.set(8)
     warnings.warn("setup_tpu: lamina has no TPU platform; programs run on CPU or GPU devices", stacklevel=2)
 
 
 def devices(backend: str | None = None) -> list[Any]:
-    """All devices of a backend (by default the default one), those of other processes included.
+    """Return all devices of a backend (None: the default one), including those of other processes.
 
     >>> devices("cpu")[0].platform
     'cpu'
@@ -215,57 +226,64 @@ def devices(backend: str | None = None) -> list[Any]:
 
 def local_devices(process_index: int | None = None, backend: str | None = None,
                   host_id: int | None = None) -> list[Any]:
-    """The devices this process drives, or those of process `process_index` (once called `host_id`).
+    """Return the devices of this process, or those of process `process_index`.
 
+    Args:
+      process_index: the number of a process; None: this process.
+      backend: the name of a platform; None: the default one.
+      host_id: the older name of `process_index`.
     Raises:
       ValueError: there is no such process.
     """
     if host_id is not None:
         if process_index is not None:
-            raise TypeError(f"local_devices: process_index and host_id are one argument; got {process_index} and {host_id}")
+            raise TypeError("local_devices: process_index and host_id are the same argument; got "
+                            f"{process_index} and {host_id}")
         process_index = host_id
     c = client(backend)
     if process_index is None:
         return list(c.local_devices())
     known = process_indices(backend)
     if process_index not in known:
-        raise ValueError(f"local_devices: process_index must be the number of a process; there are {known}, got "
-                         f"{process_index!r}")
+        raise ValueError(f"local_devices: process_index must be one of {known}; got {process_index!r}")
     return [d for d in devices(backend) if d.process_index == process_index]
 
 
 def device_count(backend: str | None = None) -> int:
-    """How many devices there are in all processes."""
+    """Return the number of devices of all processes."""
     return int(client(backend).device_count())
 
 
 def local_device_count(backend: str | None = None) -> int:
-    """How many devices this process drives."""
+    """Return the number of devices of this process."""
     return int(client(backend).local_device_count())
 
 
 def process_index(backend: str | None = None) -> int:
-    """Number of this process, from 0."""
+    """Return the number of this process, from 0."""
     return int(client(backend).process_index())
 
 
 def process_count(backend: str | None = None) -> int:
-    """How many processes work together."""
+    """Return the number of processes."""
     return len(process_indices(backend))
 
 
 def process_indices(backend: str | None = None) -> list[int]:
-    """The numbers of all processes."""
+    """Return the numbers of all processes."""
     return sorted({d.process_index for d in client(backend).devices()})
 
 
 def share(named: Sequence[Any] | None, backend: str | None = None) -> tuple[int, int]:
-    """Which part of a map's rows is this process's: (own, all) of the named devices, or of the processes.
+    """Return which share of a mapped axis this process holds, as (local, global).
+
+    These are numbers of devices if the map names devices, else of processes.
 
     >>> share(None)
     (1, 1)
     """
-    if _makers["cpu"] is _cpu_client and _makers["cuda"] is _gpu.make_client:  # nobody joined, and no client is needed to know
+    # In a single-process run, answer without making a client.
+    if _makers["cpu"] is _cpu_client and _makers["cuda"] is _gpu.make_client:
         return 1, 1
     if named is None:
         return 1, len(by_process(backend))
@@ -274,7 +292,7 @@ def share(named: Sequence[Any] | None, backend: str | None = None) -> tuple[int,
 
 
 class Devices(tuple[Any, ...]):
-    """Devices of which there may be thousands: their hash, which stands in the key of each call, is found once."""
+    """A tuple of possibly thousands of devices with a cached hash: it is part of the key of each call."""
 
     def __hash__(self) -> int:
         found = self.__dict__.get("hash")
@@ -284,12 +302,13 @@ class Devices(tuple[Any, ...]):
 
 
 class Ours(NamedTuple):
-    """What there is to know of devices that a user names.
+    """The devices that a user passed to a map, grouped by process.
 
     Attributes:
-      devices: they; what is none is left out.
-      own: those of this process.
-      rows: those of each process, in the order in which they come; whole: these one after the other.
+      devices: the devices; values of other types are left out.
+      local: the devices of this process.
+      process_groups: the devices of each process, in order of their first appearance.
+      in_process_order: the devices of `process_groups`, concatenated.
     """
 
     devices: Devices
@@ -299,26 +318,30 @@ class Ours(NamedTuple):
 
 
 def ours_of(named: Sequence[Any]) -> Ours:
-    """`Ours` of devices, found once while the clients live."""
+    """Return the `DeviceGroup` of a sequence of devices, cached by identity while the clients live.
+
+    The cache entry holds the sequence, so that its id is not reused.
+    """
     known, key = owner.current.by_process, ("named", id(named))
     found = known.get(key)
     if found is None or found[0] is not named:
         every = Devices([d for d in named if isinstance(d, _jaxlib.Device)])
-        rows: dict[int, list[Any]] = {}
+        groups: dict[int, list[Any]] = {}
         for d in every:
-            rows.setdefault(d.process_index, []).append(d)
-        whole = Devices([d for theirs in rows.values() for d in theirs])
-        found = named, Ours(every, Devices([d for d in every if is_local(d)]), tuple(map(Devices, rows.values())), whole)
-        if any(map(owner.is_closed, every)):  # not to be kept alive here
+            groups.setdefault(d.process_index, []).append(d)
+        concatenated = Devices([d for group in groups.values() for d in group])
+        local = Devices([d for d in every if is_local(d)])
+        found = named, Ours(every, local, tuple(map(Devices, groups.values())), concatenated)
+        if any(map(owner.is_closed, every)):  # a cache entry would keep the closed client alive
             return found[1]
-        if len(known) >= _MOST_NAMED:
+        if len(known) >= _MAX_GROUPS:
             known.clear()
         known[key] = found
     return found[1]
 
 
 def checked(call: str, named: Sequence[Any]) -> Ours:
-    """`ours_of` devices that `check_devices` has nothing against; asked once."""
+    """Return the `DeviceGroup` of devices that pass `check_devices`; the check runs once per sequence."""
     found, known, key = ours_of(named), owner.current.by_process, ("checked", id(named))
     if known.get(key) is not found:
         check_devices(call, named)
@@ -327,34 +350,35 @@ def checked(call: str, named: Sequence[Any]) -> Ours:
     return found
 
 
-_MOST_NAMED = 1024
+_MAX_GROUPS = 1024
 
 
 def is_local(device: Any) -> bool:
-    """Whether this process drives a device."""
+    """Return whether a device belongs to this process."""
     return bool(device.process_index == device.client.process_index())
 
 
 def by_process(backend: str | None = None) -> tuple[tuple[Any, ...], ...]:
-    """The devices of each process, the processes in order; asked of jaxlib once."""
+    """Return the devices of each process, in order of the processes (cached)."""
     known, name = owner.current.by_process, client(backend).platform
     found = known.get(name)
     if found is None:
-        rows: dict[int, list[Any]] = {}
+        groups: dict[int, list[Any]] = {}
         for d in devices(backend):
-            rows.setdefault(d.process_index, []).append(d)
-        found = known[name] = tuple([tuple(rows[p]) for p in sorted(rows)])
+            groups.setdefault(d.process_index, []).append(d)
+        found = known[name] = tuple([tuple(groups[p]) for p in sorted(groups)])
     return found
 
 
-def first_of_each(rows: int, backend: str | None = None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The first `rows` devices of each process, the processes in order, and those among them of this one; found once."""
-    known, key = owner.current.by_process, (client(backend).platform, rows)
+def first_of_each(count: int, backend: str | None = None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return (the first `count` devices of each process, those of this process), in order of the processes (cached)."""
+    known, key = owner.current.by_process, (client(backend).platform, count)
     found = known.get(key)
     if found is None:
         here, processes = client(backend).process_index(), by_process(backend)
-        own = [theirs for theirs in processes if theirs[0].process_index == here]
-        found = known[key] = Devices([d for theirs in processes for d in theirs[:rows]]), Devices(own[0][:rows] if own else ())
+        own = [group for group in processes if group[0].process_index == here]
+        found = known[key] = (Devices([d for group in processes for d in group[:count]]),
+                              Devices(own[0][:count] if own else ()))
     return found
 
 
@@ -362,7 +386,7 @@ host_id, host_count, host_ids = process_index, process_count, process_indices
 
 
 def default_backend() -> str:
-    """Name of the default platform: 'cpu', 'gpu'.
+    """Return the name of the default platform: 'cpu', 'gpu'.
 
     >>> isinstance(default_backend(), str)
     True
@@ -372,7 +396,7 @@ def default_backend() -> str:
 
 
 def lowering_platform(device: Any) -> str:
-    """The name `lamina_lowering` knows a device's platform by: 'cpu', 'cuda', 'rocm', 'tpu'."""
+    """Return the name of a device's platform in `lamina_lowering`: 'cpu', 'cuda', 'rocm', 'tpu'."""
     platform = device.platform
     if platform == "gpu":
         return "rocm" if "rocm" in device.client.platform_version.lower() else "cuda"
@@ -380,7 +404,7 @@ def lowering_platform(device: Any) -> str:
 
 
 def device_of(spec: Any) -> Any:
-    """A device from a device or a platform name; TypeError for anything else."""
+    """Return a device, given itself or the name of its platform. TypeError for other values."""
     if isinstance(spec, _jaxlib.Device):
         return spec
     if isinstance(spec, str):
@@ -389,40 +413,42 @@ def device_of(spec: Any) -> Any:
 
 
 def devices_called(text: str) -> tuple[Any, ...]:
-    """The devices that `cpu:3,1` names. RuntimeError where there are none of these numbers."""
+    """Return the devices of a text such as `cpu:3,1` (cached). RuntimeError if a number does not exist."""
     known = owner.current.ways
     found = known.get(text)
     if found is None:
         platform, _, numbers = text.partition(":")
-        here = {d.id: d for d in devices(platform)}
-        missing = [n for n in numbers.split(",") if int(n) not in here]
+        by_id = {d.id: d for d in devices(platform)}
+        missing = [n for n in numbers.split(",") if int(n) not in by_id]
         if missing:
             raise RuntimeError(f"a program names the devices {missing} of platform {platform!r}; here the numbers are "
-                               f"{sorted(here)}. Run it with as many devices as where it was made")
-        found = known[text] = tuple([here[int(n)] for n in numbers.split(",")])
+                               f"{sorted(by_id)}. Run it with as many devices as where it was made")
+        found = known[text] = tuple([by_id[int(n)] for n in numbers.split(",")])
     return found
 
 
 def default_device() -> Any:
-    """Where arrays go that nobody placed."""
+    """Return the device of uncommitted arrays."""
     chosen = default_device_option.value
     if chosen is not None:
         return device_of(chosen)
-    here = owner.current
-    if here.default_device is None:
-        here.default_device = client().local_devices()[0]
-    return here.default_device
+    state = owner.current
+    if state.default_device is None:
+        state.default_device = client().local_devices()[0]
+    return state.default_device
 
 
-def check_devices(call: str, given: Sequence[Any]) -> tuple[Any, ...]:
-    """`given` as a tuple of distinct devices of one client."""
-    found = tuple(given)
+def check_devices(call: str, values: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the devices as a tuple. TypeError or ValueError unless they are distinct devices of one client."""
+    found = tuple(values)
     for i, d in enumerate(found):
         if not isinstance(d, _jaxlib.Device):
-            raise TypeError(f"{call}: devices[{i}] must be a device, as lamina.devices() gives; got {type(d).__name__}: {d!r}")
+            raise TypeError(f"{call}: devices[{i}] must be a device, as lamina.devices() gives; got "
+                            f"{type(d).__name__}: {d!r}")
     if len(set(found)) != len(found):
         i, d = next((i, d) for i, d in enumerate(found) if d in found[:i])
-        raise ValueError(f"{call}: devices[{i}] is {d}, which is named twice: devices[{found.index(d)}] is the same device")
+        raise ValueError(f"{call}: devices[{i}] is {d}, which is named twice: devices[{found.index(d)}] is the same "
+                         "device")
     if len({id(d.client) for d in found}) > 1:
         raise ValueError(f"{call}: devices of several platforms cannot run one program; got {list(found)}")
     return found

@@ -1,9 +1,10 @@
-"""Trees of arrays kept in a folder: saved by one process or many, loaded by as many others, on other devices.
+"""Save trees of arrays to a folder and load them, with any number of processes and on any devices.
 
     checkpointing.save(folder, {"params": params, "step": 12}, step=12, keep=3)
     state = checkpointing.load(folder, like={"params": params, "step": 0})
 
-A state is there whole or not at all, whenever the power goes. `docs/kept-states.md` says what lies in the files.
+Saving is atomic: after a crash or a power failure, a checkpoint is complete or absent. `docs/kept-states.md` describes
+the files.
 """
 from __future__ import annotations
 
@@ -26,23 +27,23 @@ def _folder(call: str, path: Any) -> Folder:
     if not isinstance(name, str) or not name:
         raise TypeError(f"{call}: path must be the name of a folder; got {type(path).__name__}: {path!r:.60}")
     if "://" in name:
-        raise ValueError(f"{call}: path must be a folder that the system knows; got {name!r}")
+        raise ValueError(f"{call}: path must be a folder of a mounted file system; got {name!r}")
     return Folder(name)
 
 
-def _number(call: str, name: str, value: Any, lowest: int) -> int:
+def _number(call: str, name: str, value: Any, minimum: int) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{call}: {name} must be a whole number; got {type(value).__name__}: {value!r:.60}")
-    if int(value) < lowest:
-        raise ValueError(f"{call}: {name} must be at least {lowest}; got {value}")
+    if int(value) < minimum:
+        raise ValueError(f"{call}: {name} must be at least {minimum}; got {value}")
     return int(value)
 
 
 def steps(path: Any) -> list[int]:
-    """The numbers of the states that are kept in a folder, in order.
+    """Return the step numbers of the checkpoints in a folder, in order.
 
     Args:
-      path: the folder; [] when it is not there.
+      path: the folder. If it does not exist, the result is [].
 
     >>> steps("no such folder")
     []
@@ -51,7 +52,7 @@ def steps(path: Any) -> list[int]:
 
 
 def latest(path: Any) -> int | None:
-    """The highest number of a state that is kept in a folder; None when there is none.
+    """Return the highest step number of the checkpoints in a folder; None if there are none.
 
     Args:
       path: the folder.
@@ -62,25 +63,26 @@ def latest(path: Any) -> int | None:
 
 
 def save(path: Any, tree: Any, step: int = 0, *, keep: int | None = None, rows: Any = False) -> None:
-    """Keep a tree of arrays and numbers in a folder.
+    """Save a tree of arrays and numbers as a checkpoint in a folder.
 
-    The state appears there complete, on the disk, or it does not; an older one of the same number stays till then. Of several
-    processes all call this, in one order, with a folder that all of them see; each writes what its devices hold, and what
-    several hold is written once.
+    The checkpoint is committed atomically, after all data is on the disk. An older checkpoint of the same step is
+    replaced in that moment. With several processes, all must call this, in the same order, with a folder that all of
+    them share. Each process writes the shards of its devices; replicated shards are written once.
 
     Args:
-      path: the folder; made if need be. One save at a time may write to it.
-      tree: NumPy arrays, lamina arrays however they are placed, NumPy and Python numbers. What is no array over the devices of
-        several processes must be the same in all of them.
-      step: number of the state, from 0.
-      keep: how many states stay: this one and those of the highest numbers; None: all.
-      rows: True for leaves of which each process has its own rows, as `pmap` gives them: they are kept as one array, joined
-        along axis 0 in order of the processes. A tree of bools that is a prefix of `tree` says it of each.
+      path: the folder; created if it does not exist. Only one save at a time can write to it.
+      tree: NumPy arrays, lamina arrays with any sharding, NumPy and Python numbers. All leaves but global arrays must
+        be equal in all processes.
+      step: the step number, from 0.
+      keep: the number of checkpoints to retain: this one and those of the highest steps; None: all.
+      rows: True for leaves of which each process has its own rows, as results of `pmap`. They are saved as one array,
+        concatenated along axis 0 in process order. Or a tree of bools that is a prefix of `tree`.
     Raises:
-      TypeError: a leaf is no array and no number, or is a traced value.
-      ValueError: processes have different trees, or different values where they must have the same; names the leaf.
-      RuntimeError: an array was deleted or donated; another save writes to the folder; it failed in another process.
-      ProcessLostError: a process has gone; the states that were there are.
+      TypeError: a leaf is not an array or a number, or is a traced value.
+      ValueError: processes have different trees, or different values of a leaf that must be equal; names the leaf.
+      RuntimeError: an array was deleted or donated; another save writes to the folder; saving failed in another
+        process.
+      ProcessLostError: a process has failed; earlier checkpoints are unchanged.
       OSError: the folder cannot be written to.
 
     >>> import tempfile
@@ -93,36 +95,39 @@ def save(path: Any, tree: Any, step: int = 0, *, keep: int | None = None, rows: 
     with meetings.begin(call) as meeting:
         folder, step = _folder(call, path), _number(call, "step", step, 0)
         keep = None if keep is None else _number(call, "keep", keep, 1)
-        structure, flat, places = kept_trees.written(tree)
-        places = [f"{call}: {place}" for place in places]
-        leaves = [kept_trees.leaf_of(x, place) for x, place in zip(flat, places)]
+        structure, flat, paths = kept_trees.written(tree)
+        paths = [f"{call}: {leaf_path}" for leaf_path in paths]  # as messages start
+        leaves = [kept_trees.leaf_of(x, leaf_path) for x, leaf_path in zip(flat, paths)]
         flat = [x.words if leaf.is_keys else x for x, leaf in zip(flat, leaves)]
-        apart = kept_saving.rows_of(call, rows, tree, leaves, places)
-        for x, place in zip(flat, places):
+        row_leaves = kept_saving.rows_of(call, rows, tree, leaves, paths)
+        for x, leaf_path in zip(flat, paths):
             if type(x) is ArrayImpl and x.is_deleted():
-                raise RuntimeError(f"{place} has been deleted or donated: {x.aval.long()}")
-        lock, token, pieces, begun = None, os.urandom(4).hex(), "", False
+                raise RuntimeError(f"{leaf_path} has been deleted or donated: {x.aval.long()}")
+        lock, token, pieces, may_be_committed = None, os.urandom(4).hex(), "", False
         try:
             if meeting.rank == 0:
                 folder.make()
                 lock = kept_files.Lock(call, folder.path)
                 pieces = folder.begin(step, token)
-            every = meeting.gather(step=step, pieces=pieces, counts=[leaves[i].shape[0] for i in apart],
-                                   about=kept_saving.about(structure, leaves, apart))
-            kept_saving.check_alike(call, meeting, every, structure, leaves, apart, places)
-            pieces, counts = every[0]["pieces"], {i: [w["counts"][n] for w in every] for n, i in enumerate(apart)}
-            parts = kept_saving.written_pieces(call, os.path.join(folder.path, pieces), meeting, flat, leaves, places, counts)
-            begun = True
+            gathered = meeting.gather(step=step, pieces=pieces, counts=[leaves[i].shape[0] for i in row_leaves],
+                                      about=kept_saving.about(structure, leaves, row_leaves))
+            kept_saving.check_alike(call, meeting, gathered, structure, leaves, row_leaves, paths)
+            pieces = gathered[0]["pieces"]
+            counts = {i: [w["counts"][n] for w in gathered] for n, i in enumerate(row_leaves)}
+            parts = kept_saving.written_pieces(call, os.path.join(folder.path, pieces), meeting, flat, leaves, paths,
+                                               counts)
+            may_be_committed = True  # from here on a failure may be in or after the commit: do not delete the data
             if meeting.rank == 0:
-                whole = [leaf._replace(shape=(sum(counts[i]), *leaf.shape[1:])) if i in counts else leaf
-                         for i, leaf in enumerate(leaves)]
-                folder.commit(step, token, {"step": step, "pieces": pieces, "tree": structure, "leaves": whole, "parts": parts})
+                global_leaves = [leaf._replace(shape=(sum(counts[i]), *leaf.shape[1:])) if i in counts else leaf
+                                 for i, leaf in enumerate(leaves)]
+                folder.commit(step, token, {"step": step, "pieces": pieces, "tree": structure,
+                                            "leaves": global_leaves, "parts": parts})
             meeting.hear()
             if meeting.rank == 0 and keep is not None:
-                known = folder.steps()
-                folder.drop([s for s in known if s not in (*known[-keep:], step)])
+                existing = folder.steps()
+                folder.drop([s for s in existing if s not in (*existing[-keep:], step)])
         except BaseException:
-            if lock is not None and pieces and not begun:
+            if lock is not None and pieces and not may_be_committed:
                 folder.discard(pieces)
             raise
         finally:
@@ -131,29 +136,30 @@ def save(path: Any, tree: Any, step: int = 0, *, keep: int | None = None, rows: 
 
 
 def load(path: Any, like: Any = None, step: int | None = None, *, rows: Any = False) -> Any:
-    """A tree of arrays and numbers that `save` has kept in a folder.
+    """Load a checkpoint that `save` has written.
 
-    Every number is compared with its digest. Of several processes all call this, as many as like; each reads only what its own
-    devices need.
+    All data is checked against digests. With several processes, all must call this; their number may differ from that
+    at saving. Each process reads only the parts that its own devices need.
 
     Args:
       path: the folder.
-      like: where the leaves go. A tree of the structure that was saved, with for each leaf an array (the result is placed as it
-        is, and must have its shape and dtype), a `ShapeDtypeStruct`, a sharding, a device, `np.ndarray` (the class: a NumPy
-        array), or a number where a Python number was saved. A sharding, device or `np.ndarray` may stand for a whole subtree.
-        None: NumPy arrays and numbers come back as such, others as arrays on the default device; trees with other nodes than
-        dicts, lists, tuples and None need `like`.
-      step: number of the state; None: the highest.
-      rows: True for leaves of which each process is to get its own rows, an equal share of those that were kept, in order of
-        the processes. A tree of bools that is a prefix of the tree.
+      like: the placement of the leaves. A tree with the structure of the saved one. A leaf is an array (the result gets
+        its sharding, and must have its shape and dtype), a `ShapeDtypeStruct`, a sharding, a device, `np.ndarray` (the
+        class, for a NumPy array), or a number if a Python number was saved. A sharding, a device or `np.ndarray`
+        applies to a whole subtree. None: NumPy arrays and numbers are returned as such, other arrays are put on the
+        default device. Trees with nodes other than dicts, lists, tuples and None need `like`.
+      step: the step number; None: the highest.
+      rows: True for leaves of which each process gets its own rows: equal shares of axis 0, in process order. Or a tree
+        of bools that is a prefix of the tree.
     Returns:
       The tree.
     Raises:
-      FileNotFoundError: there is no such folder, or no such state in it.
-      CheckpointError: files are damaged or missing, or of another format.
-      ValueError: `like` has another structure or shapes, or an array cannot be split as a sharding says; names the leaf.
-      DTypeError: a leaf has another dtype than `like`, or 64 bits, which lamina arrays have only with `enable_x64`.
-      RuntimeError: it failed in another process; ProcessLostError: one has gone.
+      FileNotFoundError: the folder or the checkpoint does not exist.
+      CheckpointError: files are damaged or missing, or have another format.
+      ValueError: `like` has another structure or shape, or a sharding cannot split an array; names the leaf.
+      DTypeError: a leaf has another dtype than `like`, or a 64-bit dtype while `enable_x64` is off.
+      RuntimeError: loading failed in another process.
+      ProcessLostError: another process has failed.
 
     >>> import lamina_runtime, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -168,19 +174,20 @@ def load(path: Any, like: Any = None, step: int | None = None, *, rows: Any = Fa
         if meeting.rank == 0 and step is None:
             step = latest(folder.path)
             if step is None:
-                raise FileNotFoundError(f"{call}: no state is kept in {folder.path}"
+                raise FileNotFoundError(f"{call}: no checkpoint in {folder.path}"
                                         f"{'' if os.path.isdir(folder.path) else ', which does not exist'}")
         numbers = [w["step"] for w in meeting.gather(step=step)]
         if len({n for n in numbers if n is not None}) > 1:
-            raise ValueError(f"{call}: the processes must load the same step; they ask for {numbers}")
-        state, digest = folder.read(call, numbers[0])
-        structure, leaves = state["tree"], [Leaf(*words)._replace(shape=tuple(words[2])) for words in state["leaves"]]
+            raise ValueError(f"{call}: all processes must load the same step; got {numbers}")
+        metadata, digest = folder.read(call, numbers[0])
+        structure = metadata["tree"]
+        leaves = [Leaf(*record)._replace(shape=tuple(record[2])) for record in metadata["leaves"]]
         targets = kept_loading.targets_of(call, structure, like)
-        wishes = kept_loading.wanted(call, leaves, like, targets, rows, meeting)
-        reader = kept_files.Reader(call, folder, state)
+        requests = kept_loading.wanted(call, leaves, like, targets, rows, meeting)
+        reader = kept_files.Reader(call, folder, metadata)
         with kept_files.threads() as pool:
-            found = {number: kept_loading.loaded(reader, pool, number, w) for number, w in wishes.items()}
+            found = {number: kept_loading.loaded(reader, pool, number, w) for number, w in requests.items()}
         if len({w["digest"] for w in meeting.gather(digest=digest)}) > 1:
-            raise ValueError(f"{call}: the processes see different states {numbers[0]} in {folder.path}: path must be a folder "
-                             "that all processes share, which nobody writes to meanwhile")
+            raise ValueError(f"{call}: the processes read different checkpoints {numbers[0]} in {folder.path}: path "
+                             "must be a folder that all processes share, and no save may write to it during a load")
     return kept_loading.joined(like, targets, lambda part: kept_trees.rebuilt(part, found))

@@ -1,8 +1,9 @@
-"""The cache of compiled programs, for its users: what it did, where it is, how large it may be, and its switch.
+"""Public functions of the cache of compiled programs: statistics, directory, size limit, on and off.
 
-Programs found in memory or on disk are hits, those the compiler had to make are misses. How programs are keyed is in
-`compiling`, what is trusted on disk in `disk_cache`. The settings are also `config.compilation_cache` (the switch),
-`config.compilation_cache_dir` and `config.compilation_cache_max_bytes`, each with its environment variable.
+A program found in memory or on disk is a hit; a program that the compiler had to compile is a miss. The keys are
+described in `_compile.executable_cache`, the checks of files in `_compile.disk_cache`. The settings are
+`config.compilation_cache` (on or off), `config.compilation_cache_dir` and `config.compilation_cache_max_bytes`; each
+has an environment variable.
 """
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ __all__ = ["CacheStats", "clear", "directory", "disabled", "enable", "is_enabled
 
 
 def stats() -> CacheStats:
-    """Counts since the process began: `memory_hits`, `disk_hits`, `misses` (compiled), `stored` (written to disk).
+    """Return the counts since the process began.
+
+    They are `memory_hits`, `disk_hits`, `misses` (compiled) and `stored` (written to disk).
 
     >>> stats()._fields
     ('memory_hits', 'disk_hits', 'misses', 'stored')
@@ -27,15 +30,15 @@ def stats() -> CacheStats:
 
 
 def directory() -> str | None:
-    """The folder in use; None when the cache is off or its folder cannot be trusted."""
+    """Return the directory of the cache; None if the cache is off or the directory is not trusted."""
     return cache_dir() if is_enabled() else None
 
 
 def set_directory(path: str | os.PathLike[str] | None) -> None:
-    """Keep programs in another folder from now on; None goes back to the default one.
+    """Set the directory of the cache; None restores the default one.
 
-    The folder is made, with rights for its owner alone, at the next compilation. One that belongs to someone else, or
-    that others may write to, is not used.
+    The next compilation creates it with mode 0700. A directory is not used if it belongs to another user, or if other
+    users may write to it.
     """
     disk_cache.compilation_cache_dir.set(None if path is None else os.path.abspath(os.path.expanduser(path)))
 
@@ -44,17 +47,17 @@ set_cache_dir = set_directory
 
 
 def enable(on: bool = True) -> None:
-    """Switch the on-disk cache on or off for the process. Programs in memory are found in any case."""
+    """Switch the on-disk cache on or off for the process. The cache in memory is always on."""
     disk_cache.compilation_cache.set(on)
 
 
 def is_enabled() -> bool:
-    """Whether compiled programs are kept on disk."""
+    """Return whether compiled programs are stored on disk."""
     return disk_cache.is_on()
 
 
 def disabled() -> AbstractContextManager[None]:
-    """A block in which nothing is read from disk nor written there.
+    """Context in which the on-disk cache is off.
 
     >>> with disabled():
     ...     directory() is None
@@ -64,20 +67,24 @@ def disabled() -> AbstractContextManager[None]:
 
 
 def set_max_bytes(limit: int) -> None:
-    """Keep the folder under `limit` bytes: the programs used longest ago go first."""
+    """Limit the directory to `limit` bytes. The least recently used programs are deleted first."""
     if limit < 0:
         raise ValueError(f"set_max_bytes: expected a number of bytes; got {limit}")
     disk_cache.compilation_cache_max_bytes.set(int(limit))
 
 
 def size() -> int:
-    """Bytes on disk."""
+    """Return the number of bytes on disk."""
     folder = directory()
     return 0 if folder is None else sum(s.st_size for _, s in disk_cache.files(folder))
 
 
 def trim(limit: int | None = None) -> int:
-    """Delete the programs used longest ago until at most `limit` bytes (default: the setting) are left; how many went."""
+    """Delete the least recently used programs until at most `limit` bytes are left (default: the setting).
+
+    Returns:
+      The number of deleted programs.
+    """
     folder = directory()
     if folder is None:
         return 0
@@ -88,7 +95,7 @@ def trim(limit: int | None = None) -> int:
 
 
 def clear(disk: bool = False) -> None:
-    """Forget the programs held in memory and reset the counters; with `disk`, delete the stored ones too."""
+    """Drop the programs in memory and reset the counters. With `disk`, also delete the programs on disk."""
     compiling.clear_memory()
     folder = directory() if disk else None
     if folder is not None:
@@ -96,5 +103,5 @@ def clear(disk: bool = False) -> None:
 
 
 def reset_cache() -> None:
-    """Forget the programs held in memory and reset the counters."""
+    """Drop the programs in memory and reset the counters."""
     clear()

@@ -1,7 +1,8 @@
-"""Which compiler makes executables of lowered programs: XLA's, or one that was set in its place.
+"""Select the compiler of lowered programs: XLA's, or one set with `set_compiler`.
 
-A compiler stands between lowering and the client (`lamina_ir.seams.Compiler`): it may rewrite modules, count or keep them, or
-take them in another format, and hand the rest to the one it replaces. Its name is part of the key of all it makes.
+A compiler (`lamina_ir.interfaces.Compiler`) gets the output of lowering and returns executables of the client. It may
+rewrite, count or store modules, or accept another format, and call the compiler that it replaces. Its name is part of
+the cache keys of its executables.
 """
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ __all__ = ["XLACompiler", "accepting", "accepts", "compiler", "set_compiler"]
 
 
 class XLACompiler:
-    """The compiler of the devices' client.
+    """The compiler of the client of the devices.
 
     Attributes:
       name: `xla`.
@@ -30,8 +31,9 @@ class XLACompiler:
     name = "xla"
     accepts = frozenset(("stablehlo",))
 
-    def compile(self, lowered: Lowered, devices: Sequence[Any], settings: Any, host_functions: Sequence[Any] = ()) -> Any:
-        """The executable of a lowered program; also of anything with its `bytecode()`, where it has no `given_to`.
+    def compile(self, lowered: Lowered, devices: Sequence[Any], settings: Any,
+                host_functions: Sequence[Any] = ()) -> Any:
+        """Compile a lowered program, or another object with a `placement` and a method `bytecode`.
 
         Args:
           lowered: the program.
@@ -41,21 +43,22 @@ class XLACompiler:
         Returns:
           An executable of jaxlib's client.
         """
-        more = (list(host_functions),) if host_functions else ()
-        where = shardings.device_list(tuple(devices))
+        callbacks = (list(host_functions),) if host_functions else ()
+        device_list = shardings.device_list(tuple(devices))
         compile_and_load = devices[0].client.compile_and_load
 
         def compile(code: Any) -> Any:
-            return compile_and_load(code, where, settings, *more)
+            return compile_and_load(code, device_list, settings, *callbacks)
 
         given_to = getattr(lowered, "given_to", None)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         try:
-            # each compilation of several partitions warns that this partitioner will be replaced
+            # At each compilation of several partitions, XLA warns that the GSPMD partitioner is deprecated.
             with _jaxlib.without_warnings() if lowered.placement.partitions > 1 else nullcontext():
                 return compile(lowered.bytecode()) if given_to is None else given_to(compile)
         finally:
-            monitoring.record_event_duration_secs("/lamina/compile/backend_compile_duration", time.perf_counter() - begun)
+            monitoring.record_event_duration_secs("/lamina/compile/backend_compile_duration",
+                                                  time.perf_counter() - start)
 
 
 accepts = XLACompiler.accepts
@@ -63,26 +66,26 @@ _compiler: Compiler = XLACompiler()
 
 
 def compiler() -> Compiler:
-    """The compiler in use."""
+    """Return the current compiler."""
     return _compiler
 
 
 def set_compiler(new: Compiler | None) -> Compiler:
-    """Compile with `new` from now on, in every thread.
+    """Set the compiler of all threads.
 
     Args:
       new: the compiler; None: XLA's.
     Returns:
-      The one that was in use.
+      The previous compiler.
     Raises:
-      TypeError: it lacks `name`, `accepts` or `compile`.
+      TypeError: `new` lacks `name`, `accepts` or `compile`.
 
     >>> class Counting(XLACompiler):
     ...     name, count = "counting", 0
     ...     def compile(self, lowered, *rest):
     ...         self.count += 1
     ...         return super().compile(lowered, *rest)
-    >>> counting = Counting()  # counts what is neither in memory nor on disk
+    >>> counting = Counting()  # counts the programs that are neither in memory nor on disk
     >>> old = set_compiler(counting)
     >>> from lamina_tracing import jit
     >>> jit(lambda x: x * 3 + 1)(2.0)
@@ -94,8 +97,8 @@ def set_compiler(new: Compiler | None) -> Compiler:
     new = XLACompiler() if new is None else new
     if not isinstance(new, Compiler):
         missing = [name for name in ("name", "accepts", "compile") if not hasattr(new, name)]
-        raise TypeError(f"set_compiler: expected an object with name, accepts and compile; {type(new).__name__} has no "
-                        f"{', '.join(missing)}")
+        raise TypeError(f"set_compiler: expected an object with name, accepts and compile; {type(new).__name__} has "
+                        f"no {', '.join(missing)}")
     with config.generation.changing():
         old, _compiler = _compiler, new
         new_generation()
@@ -103,10 +106,11 @@ def set_compiler(new: Compiler | None) -> Compiler:
 
 
 def accepting(lowered: Lowered) -> Compiler:
-    """The compiler in use. TypeError where it does not accept the format of a lowered program."""
-    by = _compiler
-    if lowered.format not in by.accepts:
-        raise TypeError(f"compile of `{lowered.name}`: lowering made a program in the format {lowered.format!r}, and the "
-                        f"compiler `{by.name}` of lamina_runtime accepts {', '.join(sorted(by.accepts))}; choose a runtime "
-                        "that accepts it (LAMINA_LAYERS=runtime=...), or a compiler (lamina_runtime.set_compiler)")
-    return by
+    """Return the current compiler. TypeError if it does not accept the format of a lowered program."""
+    current = _compiler
+    if lowered.format not in current.accepts:
+        raise TypeError(f"compile of `{lowered.name}`: lowering made a program in the format {lowered.format!r}, and "
+                        f"the compiler `{current.name}` of lamina_runtime accepts "
+                        f"{', '.join(sorted(current.accepts))}; choose a runtime that accepts it "
+                        "(LAMINA_LAYERS=runtime=...), or a compiler (lamina_runtime.set_compiler)")
+    return current

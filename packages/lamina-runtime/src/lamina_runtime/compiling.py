@@ -1,8 +1,7 @@
-"""Compiled programs, found again by their content: in memory, and on disk for the next process (`disk_cache`).
+"""Cache executables by content: in memory, and on disk for later processes (`disk_cache`).
 
-The key is a digest of the module's bytecode and the compile options. In memory the executables used longest ago are let
-go when there are many or they are large: one of them costs a tenth of a megabyte and more, and loading it from disk
-again half a millisecond, where compiling takes ten or more.
+The key is a digest of the module's bytecode and the compile options. The memory cache is LRU with limits on number and
+bytes: an executable takes 0.1 MB or more. Reloading one from disk takes 0.5 ms, compiling it 10 ms or more.
 """
 from __future__ import annotations
 
@@ -24,39 +23,42 @@ __all__ = ["CacheStats", "Loaded", "MOST_PROGRAMS", "Options", "cache_stats", "c
            "remembered", "resident"]
 
 disable_most_optimizations = config.Option("disable_most_optimizations", False, keyed=True,
-                                           help="compile quickly to slow programs, to see whether an optimisation is at fault")
+                                           help="compile faster to slower programs, to find faults of an optimisation")
 MOST_PROGRAMS = 1024
 MOST_BYTES = 1 << 29
-_GIVE_BACK = 256
-# XLA's compiler recurses over nested regions and calls in threads whose stacks are fixed: with jaxlib 0.10.2 it ends the
-# process (SIGSEGV) between 170 and 200 nested calls and between 200 and 250 nested scans, conds or whiles.
+_EVICTIONS_PER_TRIM = 256  # evicted executables after which freed memory is returned to the system
+# XLA's compiler recurses over nested regions and calls, in threads with fixed stacks. jaxlib 0.10.2 crashes (SIGSEGV)
+# between 170 and 200 nested calls, and between 200 and 250 nested scans, conds or whiles.
 MOST_NESTED = 128
-MOST_EQUATIONS = 1 << 22  # some 0.5 ms and 20 kB of the compiler's each
-# Memory an executable takes, measured: so much, and so many times its stored form (or its module's bytecode).
+MOST_EQUATIONS = 1 << 22  # each takes the compiler about 0.5 ms and 20 kB
+# Estimated memory of an executable, in bytes: a constant, plus its serialised size times _PER_STORED (or the size of
+# its module's bytecode times _PER_CODE). Measured.
 _BASE, _PER_STORED, _PER_CODE = 1 << 16, 20, 500
-# Stored forms up to this size are read back after compiling. Measured with jaxlib 0.10.2: a program of one kernel (6 kB)
-# takes 0.5 ms to read and then 0.13 MB instead of 0.23, as what the compiler needed meanwhile goes; one of 60 kernels (118
-# kB) takes 17 ms and 3.3 MB instead of 2.0, one of 900 kernels 350 ms, most of what its compilation took. The first programs of
-# a process are not: for the 50 MB that they take together, none of their first calls pays (a millisecond of 7 to 16).
-_READ_BACK = 1 << 14
+# Executables with a serialised size up to _RELOAD_MAX_BYTES are deserialised after compiling, which frees the memory
+# that the compiler used for them. Measured with jaxlib 0.10.2: a program of one kernel (6 kB) is read in 0.5 ms and
+# then takes 0.13 MB instead of 0.23 MB. Larger ones do not pay: one of 60 kernels (118 kB) takes 17 ms and then 3.3 MB
+# instead of 2.0 MB; one of 900 kernels takes 350 ms, nearly as long as compiling it. The first 512 programs of a
+# process are not reloaded: that would save 50 MB in total and make each of their first calls about 1 ms slower (of 7 to
+# 16 ms).
+_RELOAD_MAX_BYTES = 1 << 14
 _READ_BACK_FROM = 512
 
 
 class Options(NamedTuple):
-    """How a module is compiled."""
+    """Compile options of a module."""
 
     num_replicas: int = 1
     num_partitions: int = 1
     propagate: tuple[bool, ...] = ()   # per result: whether the partitioner may choose its sharding
-    cheap: bool = False                # for programs of a few equations: compile in half the time
-    together: bool = False             # of several devices, none of which may stop in a callback
-    shardy: bool = False               # split by Shardy's rules: maps stand inside
-    overrides: tuple[tuple[str, Any], ...] = ()   # the user's settings of the compiler
-    rolled: bool = False               # loops stay loops: their turns are not written out one behind the other
+    cheap: bool = False                # small programs: fast compilation with cheaper emitters
+    continue_after_error: bool = False   # multi-device programs: an exception in a callback stops no device
+    shardy: bool = False               # partition with Shardy, because the program contains maps
+    compiler_options: tuple[tuple[str, Any], ...] = ()   # the user's compiler options
+    rolled_loops: bool = False         # LLVM does not unroll loops
 
 
 def overrides(call: str, options: Any) -> tuple[tuple[str, Any], ...]:
-    """The user's `compiler_options` in one order. TypeError unless they are a dict of names and plain values."""
+    """Return the user's `compiler_options` as sorted pairs. TypeError unless they are a dict of names and scalars."""
     if not options:
         return ()
     if not isinstance(options, dict) or not all(isinstance(k, str) for k in options):
@@ -68,7 +70,10 @@ def overrides(call: str, options: Any) -> tuple[tuple[str, Any], ...]:
 
 
 class CacheStats(NamedTuple):
-    """Counts since the process began (or `clear_memory`): found in memory, found on disk, compiled, stored."""
+    """Counts of programs found in memory, found on disk, compiled, and stored on disk.
+
+    They start with the process, or with the latest `clear_memory`.
+    """
 
     memory_hits: int = 0
     disk_hits: int = 0
@@ -77,48 +82,48 @@ class CacheStats(NamedTuple):
 
 
 class Loaded:
-    """An executable in memory.
+    """An executable in the memory cache.
 
     Attributes:
-      executable: jaxlib's.
-      key: what it is found by.
-      size: bytes of memory it takes, estimated.
-      failures: where exceptions of its callbacks are kept, if it goes on after them.
-      device: the first of those it runs on.
-      holders: program -> the keys under which that remembers something made of this executable.
+      executable: jaxlib's executable.
+      key: the cache key.
+      size: estimated bytes of memory.
+      failures: collects the exceptions of its callbacks, if it continues after them; else None.
+      device: the first of its devices.
+      memo_keys: program -> keys of the program's memo entries that use this executable.
     """
 
-    __slots__ = ("executable", "key", "size", "failures", "holders", "device")
+    __slots__ = ("executable", "key", "size", "failures", "memo_keys", "device")
 
     def __init__(self, executable: Any, key: Any, size: int, device: Any,
                  failures: host_errors.Failures | None = None) -> None:
         self.executable, self.key, self.size, self.device, self.failures = executable, key, size, device, failures
-        self.holders: weakref.WeakKeyDictionary[ClosedJaxpr, set[Any]] = weakref.WeakKeyDictionary()
+        self.memo_keys: weakref.WeakKeyDictionary[ClosedJaxpr, set[Any]] = weakref.WeakKeyDictionary()
 
 
 _lock = threading.Lock()
-_left = 0  # how many went since freed memory was last given back
-_ended: deque[Any] = deque()  # keys of executables that nobody can find again
-_being_made: dict[Any, threading.Lock] = {}
+_evicted = 0  # executables evicted since freed memory was last returned to the system
+_dead_keys: deque[Any] = deque()  # keys of executables whose only program has been collected
+_being_made: dict[Any, threading.Lock] = {}  # held while the executable of a key is compiled
 _counts = {"memory_hits": 0, "disk_hits": 0, "misses": 0, "stored": 0}
 
 
 def cache_stats() -> CacheStats:
-    """The counters of this process."""
+    """Return the counters of this process."""
     return CacheStats(**_counts)
 
 
 def resident() -> tuple[int, int]:
-    """(how many executables are held in memory, their estimated bytes)."""
-    here = owner.current
-    return len(here.executables), here.size
+    """Return (number of executables in memory, their estimated bytes)."""
+    state = owner.current
+    return len(state.executables), state.executable_bytes
 
 
 def clear_memory() -> None:
-    """Forget the executables held in memory (those in use stay alive) and reset the counters."""
+    """Drop the executables in memory (those in use stay alive) and reset the counters."""
     with _lock:
         owner.current.executables.clear()
-        owner.current.size = 0
+        owner.current.executable_bytes = 0
         for name in _counts:
             _counts[name] = 0
 
@@ -129,106 +134,111 @@ def _count(name: str) -> None:
 
 
 def check_size(lowered: Any) -> None:
-    """RecursionError or ValueError for a module that XLA would end the process over, or never be done with."""
-    size = getattr(lowered, "size", None)  # of what other lowerings make their compilers know
+    """Raise an error for a module that would crash XLA's compiler (RecursionError), or take too long (ValueError)."""
+    size = getattr(lowered, "size", None)  # absent in the output of other lowerings
     if size is None:
         return
     if size.nesting > MOST_NESTED:
-        raise RecursionError(f"compile of `{lowered.name}`: its control flow and calls stand {size.nesting} levels deep in one "
-                             f"another, `{size.deepest}` innermost; XLA ends the process at some 200, so at most {MOST_NESTED} "
-                             "are compiled. Use one lax.switch for a chain of conds, lax.fori_loop or lax.scan for a function "
-                             "that calls itself, or jit the inner part and call it from Python")
+        raise RecursionError(f"compile of `{lowered.name}`: its control flow and calls are nested {size.nesting} "
+                             f"levels deep, `{size.deepest}` innermost; XLA crashes at about 200, so at most "
+                             f"{MOST_NESTED} levels are compiled. Use one lax.switch for a chain of conds, "
+                             "lax.fori_loop or lax.scan for a recursive function, or jit the inner part and call it from Python")
     if size.equations > MOST_EQUATIONS:
-        raise ValueError(f"compile of `{lowered.name}`: XLA copies a function into each place that calls it, which makes "
-                         f"{size.equations:,} equations of this program; at most {MOST_EQUATIONS:,} are compiled. Use "
-                         "lax.fori_loop or lax.scan for what is done again and again, or jit the inner part and call it from "
-                         "Python")
+        raise ValueError(f"compile of `{lowered.name}`: XLA inlines every call, which makes {size.equations:,} "
+                         f"equations of this program; at most {MOST_EQUATIONS:,} are compiled. Use lax.fori_loop or "
+                         "lax.scan for repeated steps, or jit the inner part and call it from Python")
 
 
 def compile(lowered: Any, devices: tuple[Any, ...], options: Options) -> Loaded:
-    """The executable of a lowered program. Threads that ask for the same one wait for the first.
+    """Return the executable of a lowered program, from the caches or the compiler.
+
+    If several threads request the same program, one compiles it and the others wait.
 
     Args:
-      lowered: what `lamina_lowering.lower` gave.
+      lowered: the result of `lamina_lowering.lower`.
       devices: one per (replica, partition), in row-major order.
-      options: how.
+      options: the compile options.
     Raises:
-      RecursionError: control flow and calls stand too deep in one another.
-      ValueError: the program is too long once its calls are copied.
+      RecursionError: control flow and calls are nested too deeply.
+      ValueError: the program is too long once its calls are inlined.
     """
-    by = compilers.accepting(lowered)
+    compiler = compilers.accepting(lowered)
     check_size(lowered)
     if disable_most_optimizations.value:
-        options = options._replace(overrides=(*_jaxlib.UNOPTIMISED, *options.overrides))
+        options = options._replace(compiler_options=(*_jaxlib.UNOPTIMISED, *options.compiler_options))
     if needs := getattr(lowered, "needs", None):
         _jaxlib.provide(needs)
-    if getattr(lowered, "host_functions", ()):  # it holds Python functions, so it is of this program and this process alone
+    # A program with host callbacks holds Python functions, so no other program or process can use its executable.
+    if getattr(lowered, "host_functions", ()):
         _count("misses")
-        failures = host_errors.Failures() if options.together else None
+        failures = host_errors.Failures() if options.continue_after_error else None
         functions = [host_errors.guarded(f, failures) for f in lowered.host_functions]
-        made = by.compile(lowered, devices, _settings(options, tuple(d.id for d in devices)), functions)
+        made = compiler.compile(lowered, devices, _settings(options, tuple(d.id for d in devices)), functions)
         return Loaded(made, object(), _BASE + _PER_CODE * len(lowered.bytecode()), devices[0], failures)
-    from hashlib import sha256  # a millisecond or two of a process that compiles nothing
+    from hashlib import sha256  # imported late: it costs a process that compiles nothing a millisecond or two
     code = lowered.bytecode()
     digest = sha256(code)
     digest.update(repr(options).encode())
-    if by.name != "xla":
-        digest.update(by.name.encode())
-    here = owner.current
+    if compiler.name != "xla":
+        digest.update(compiler.name.encode())
+    state = owner.current
     key = (digest.digest(), devices)
     with _lock:
-        turn = _being_made.setdefault(key, threading.Lock())
-    with turn:
+        key_lock = _being_made.setdefault(key, threading.Lock())
+    with key_lock:
         with _lock:
-            found = here.executables.get(key)
+            found = state.executables.get(key)
             if found is not None:
-                here.executables.move_to_end(key)
+                state.executables.move_to_end(key)
                 _counts["memory_hits"] += 1
         try:
             if found is None:
-                found = _from_disk_or_compiler(by, lowered, key, devices, options)
-                _enter(found)
+                found = _load_or_compile(compiler, lowered, key, devices, options)
+                _insert(found)
         finally:
             _being_made.pop(key, None)
     return found
 
 
-def _from_disk_or_compiler(by: Compiler, lowered: Any, key: Any, devices: tuple[Any, ...], options: Options) -> Loaded:
-    where = shardings.device_list(devices)
+def _load_or_compile(compiler: Compiler, lowered: Any, key: Any, devices: tuple[Any, ...], options: Options) -> Loaded:
+    """Return the executable from the disk cache, or compile it and store it there."""
+    device_list = shardings.device_list(devices)
     settings = _settings(options, tuple(d.id for d in devices))
     path = disk_cache.path_of(key[0], devices)
     payload = None if path is None else disk_cache.read(path)
     if payload is not None:
-        found = _deserialized(devices[0].client, payload, where, settings)
+        found = _deserialized(devices[0].client, payload, device_list, settings)
         if found is not None:
             _count("disk_hits")
             return Loaded(found, key, _BASE + _PER_STORED * len(payload), devices[0])
     start = time.perf_counter()
-    made = by.compile(lowered, devices, settings)
+    made = compiler.compile(lowered, devices, settings)
     seconds = time.perf_counter() - start
     _count("misses")
     if path is None:
         return Loaded(made, key, _BASE + _PER_CODE * len(lowered.bytecode()), devices[0])
     try:
         payload = made.serialize()
-    except Exception:  # not every program of every platform can be
+    except Exception:  # not every platform can serialise every program
         return Loaded(made, key, _BASE + _PER_CODE * len(lowered.bytecode()), devices[0])
     if disk_cache.worth_keeping(seconds, len(payload)) and disk_cache.store(path, payload):
         _count("stored")
-    if len(payload) <= _READ_BACK and len(owner.current.executables) >= _READ_BACK_FROM:
-        made = _deserialized(devices[0].client, payload, where, settings) or made
+    if len(payload) <= _RELOAD_MAX_BYTES and len(owner.current.executables) >= _READ_BACK_FROM:
+        made = _deserialized(devices[0].client, payload, device_list, settings) or made
     return Loaded(made, key, _BASE + _PER_STORED * len(payload), devices[0])
 
 
-def _deserialized(client: Any, payload: bytes, where: Any, settings: Any) -> Any:
+def _deserialized(client: Any, payload: bytes, device_list: Any, settings: Any) -> Any:
+    """Return a deserialised executable; None if jaxlib rejects it."""
     try:
-        return client.deserialize_executable(payload, where, settings)
-    except Exception:  # damaged, or of another build of jaxlib
+        return client.deserialize_executable(payload, device_list, settings)
+    except Exception:  # damaged, or written by another build of jaxlib
         return None
 
 
 @lru_cache(maxsize=1024)
 def _settings(options: Options, ids: tuple[int, ...]) -> Any:
+    """Return jaxlib's `CompileOptions` for devices with these ids."""
     r, p = options.num_replicas, options.num_partitions
     o = _jaxlib.CompileOptions()
     o.num_replicas, o.num_partitions = r, p
@@ -240,93 +250,114 @@ def _settings(options: Options, ids: tuple[int, ...]) -> Any:
         b.use_shardy_partitioner = options.shardy
         if options.propagate:
             b.allow_spmd_sharding_propagation_to_output = list(options.propagate)
-    chosen = (_jaxlib.cheap_overrides() if options.cheap else []) + list(options.overrides)
-    if chosen:
-        o.env_option_overrides = chosen
-    return _jaxlib.rolled(o) if options.rolled else o
+    env_overrides = (_jaxlib.cheap_overrides() if options.cheap else []) + list(options.compiler_options)
+    if env_overrides:
+        o.env_option_overrides = env_overrides
+    return _jaxlib.rolled(o) if options.rolled_loops else o
 
 
-# --- what stays in memory -----------------------------------------------------------------------------------------
+# --- the memory cache ---------------------------------------------------------------------------------------------
+# Executables are referenced from two places: the LRU table `executables`, and memo entries of programs (`memoize`). So
+# an eviction must remove both, which `Loaded.memo_keys` makes possible.
 def remembered(closed: ClosedJaxpr, key: Any, make: Callable[[], Any]) -> Any:
-    """`make()`, an object with a `loaded`, remembered with `closed` until the executable has to leave."""
-    by = compilers.compiler().name
-    key = key if by == "xla" else (*key, by)
+    """Memoize `make()` with a program until its executable is evicted.
+
+    The result must have an attribute `loaded` with the `LoadedExecutable`.
+    """
+    compiler = compilers.compiler().name
+    key = key if compiler == "xla" else (*key, compiler)
     made = closed.memo(key, make)
-    if not _enter(made.loaded, closed, key):
+    if not _insert(made.loaded, closed, key):
         closed.forget(key)
     return made
 
 
 @owner.when_closed
-def _forget_all(gone: owner.Owner) -> None:
+def _evict_all(closed_state: owner.Owner) -> None:
     with _lock:
-        leaving = list(gone.executables.values())
-        gone.executables.clear()
-        holders = _holders(leaving)
-    for closed, name in holders:
-        closed.forget(name)
+        evicted = list(closed_state.executables.values())
+        closed_state.executables.clear()
+        entries = _memo_entries(evicted)
+    for closed, key in entries:
+        closed.forget(key)
 
 
-def _holders(leaving: Iterable[Loaded]) -> list[tuple[ClosedJaxpr, Any]]:
-    return [(closed, name) for gone in leaving for closed, names in gone.holders.items() for name in names]
+def _memo_entries(evicted: Iterable[Loaded]) -> list[tuple[ClosedJaxpr, Any]]:
+    return [(closed, key) for loaded in evicted for closed, keys in loaded.memo_keys.items() for key in keys]
 
 
-def _end(key: Any) -> None:
-    """Let an executable go that is of one program alone: the program is no more."""
-    _ended.append(key)
-    if _lock.acquire(blocking=False):  # else the collector has interrupted a block of ours, and the next time will do
+def _on_program_collected(key: Any) -> None:
+    """Drop the executable of a program with host callbacks after the program was garbage-collected.
+
+    This finalizer can run in a thread that holds `_lock`, so it must not wait for the lock. If the lock is taken, the
+    next insertion drops the executable.
+    """
+    _dead_keys.append(key)
+    if _lock.acquire(blocking=False):
         try:
-            leaving = _take_ended()
+            evicted = _pop_dead()
         finally:
             _lock.release()
-        del leaving
+        del evicted  # destroys the executables, outside the lock
 
 
-def _take_ended() -> list[Loaded]:
-    """Called with `_lock` held."""
-    here = owner.current
-    found = [gone for gone in [here.executables.pop(_ended.popleft(), None) for _ in range(len(_ended))] if gone is not None]
-    here.size -= sum(gone.size for gone in found)
+def _pop_dead() -> list[Loaded]:
+    """Remove and return the executables of `_dead_keys`. The caller holds `_lock`."""
+    state = owner.current
+    popped = [state.executables.pop(_dead_keys.popleft(), None) for _ in range(len(_dead_keys))]
+    found = [loaded for loaded in popped if loaded is not None]
+    state.executable_bytes -= sum(loaded.size for loaded in found)
     return found
 
 
-def _enter(loaded: Loaded, holder: ClosedJaxpr | None = None, held_as: Any = None) -> bool:
-    """Note that an executable is used, and let others go if there are too many now. False for one of clients that were
-    given up meanwhile."""
-    global _left
+def _insert(loaded: Loaded, program: ClosedJaxpr | None = None, memo_key: Any = None) -> bool:
+    """Insert an executable or mark it as recently used; evict others if the limits are exceeded.
+
+    Args:
+      loaded: the executable.
+      program, memo_key: the memo entry that references it, if any.
+    Returns:
+      False if the client of the executable was closed meanwhile: then it is not inserted.
+    """
+    global _evicted
     with _lock:
-        here = owner.current
+        state = owner.current
         if owner.is_closed(loaded.device):
             return False
-        memory = here.executables
-        if holder is not None:
-            loaded.holders.setdefault(holder, set()).add(held_as)
+        memory = state.executables
+        if program is not None:
+            loaded.memo_keys.setdefault(program, set()).add(memo_key)
         if memory.get(loaded.key) is loaded:
             memory.move_to_end(loaded.key)
             return True
-        if holder is not None and type(loaded.key) is object:  # what its host functions close over goes with it
-            weakref.finalize(holder, _end, loaded.key).atexit = False
-        leaving = _take_ended()
+        # A program with host callbacks: free the executable, and the objects its callbacks close over, with the
+        # program.
+        if program is not None and type(loaded.key) is object:
+            weakref.finalize(program, _on_program_collected, loaded.key).atexit = False
+        evicted = _pop_dead()
         old = memory.pop(loaded.key, None)
         if old is not None:
-            here.size -= old.size
-            leaving.append(old)
+            state.executable_bytes -= old.size
+            evicted.append(old)
         memory[loaded.key] = loaded
-        here.size += loaded.size
-        large = here.size > MOST_BYTES
-        most = MOST_BYTES // 2 if large else MOST_BYTES
-        while len(memory) > 1 and (len(memory) > MOST_PROGRAMS or here.size > most):
-            leaving.append(memory.popitem(last=False)[1])
-            here.size -= leaving[-1].size
-        _left += len(leaving)
-        give_back = _left >= _GIVE_BACK
-        if give_back:
-            _left = 0
-        holders = _holders(leaving)
-    for closed, name in holders:
-        closed.forget(name)
-    if large:  # jaxlib's call objects bound their number only; those in use come back with their next call
+        state.executable_bytes += loaded.size
+        too_large = state.executable_bytes > MOST_BYTES
+        # Evict down to half the limit, so that jaxlib's caches are seldom cleared (below).
+        limit = MOST_BYTES // 2 if too_large else MOST_BYTES
+        while len(memory) > 1 and (len(memory) > MOST_PROGRAMS or state.executable_bytes > limit):
+            evicted.append(memory.popitem(last=False)[1])
+            state.executable_bytes -= evicted[-1].size
+        _evicted += len(evicted)
+        trim = _evicted >= _EVICTIONS_PER_TRIM
+        if trim:
+            _evicted = 0
+        entries = _memo_entries(evicted)
+    for closed, key in entries:
+        closed.forget(key)
+    # jaxlib's fast-path caches limit the number of their entries, not their bytes, and hold executables. Programs in
+    # use get new entries at their next call.
+    if too_large:
         _jaxlib.PjitFunctionCache.clear_all()
-    if give_back:  # else the gaps the compiler leaves add up
+    if trim:  # otherwise the memory fragments that the compiler frees add up
         _jaxlib.give_back_memory()
     return True

@@ -1,10 +1,11 @@
-"""Compiled programs on disk, for the next process: one file each, in a folder that must be the user's own.
+"""Cache executables on disk for later processes: one file each, in a directory that belongs to the user.
 
-Files hold machine code, so the folder is made with rights 0700, and folders and files that others own or may write to
-are not used. A file is written under another name and then renamed, and begins with a digest of its own name, which is
-its key, and of the rest: what another process, a crash or a full disk leaves behind is either whole or not read, and a
-file that was copied or moved to another's place is not read either. `config.compilation_cache`
-(LAMINA_COMPILATION_CACHE, or LAMINA_CACHE=0) switches it off.
+The files contain machine code. So the directory is created with mode 0700, and directories and files that other users
+own or may write to are not used.
+
+A file is written under a temporary name and then renamed. It begins with a digest of its name (the cache key) and its
+content. So a file that a crash or a full disk left incomplete is not read, nor is one that was copied to another name.
+`config.compilation_cache` (LAMINA_COMPILATION_CACHE, or LAMINA_CACHE=0) switches the cache off.
 """
 from __future__ import annotations
 
@@ -27,98 +28,103 @@ from ._version import __version__
 __all__ = ["cache_dir", "files", "is_on", "path_of", "read", "store", "trim", "worth_keeping"]
 
 
-def _folder(value: Any) -> None:
+def _check_folder(value: Any) -> None:
     if value is not None and not isinstance(value, (str, os.PathLike)):
-        raise ValueError(f"config compilation_cache_dir: expected a folder, or None for the usual one; got {value!r:.200}")
+        raise ValueError("config compilation_cache_dir: expected a folder, or None for the default one; got "
+                         f"{value!r:.200}")
 
 
-def _limit(value: int) -> None:
+def _check_limit(value: int) -> None:
     if value < -1:
-        raise ValueError(f"config compilation_cache_max_bytes: expected a number of bytes, or -1 for no limit; got {value}")
+        raise ValueError("config compilation_cache_max_bytes: expected a number of bytes, or -1 for no limit; got "
+                         f"{value}")
 
 
 compilation_cache = config.Option("compilation_cache", True, also=("enable_compilation_cache",),
-                                  help="keep compiled programs on disk for later processes")
-compilation_cache_dir = config.Option("compilation_cache_dir", None, check=_folder, means={"": None},
+                                  help="store compiled programs on disk for later processes")
+compilation_cache_dir = config.Option("compilation_cache_dir", None, check=_check_folder, means={"": None},
                                       help="folder of the on-disk cache")
-compilation_cache_max_bytes = config.Option("compilation_cache_max_bytes", 1 << 30, also=("compilation_cache_max_size",),
-                                            check=_limit, help="bytes the on-disk cache is kept under; -1: no limit")
-persistent_cache_min_compile_time_secs = config.Option("persistent_cache_min_compile_time_secs", 0.0,
-                                                       help="only programs that took so long to compile are kept on disk")
-persistent_cache_min_entry_size_bytes = config.Option("persistent_cache_min_entry_size_bytes", 0,
-                                                      help="only programs of so many bytes and more are kept on disk")
+compilation_cache_max_bytes = config.Option("compilation_cache_max_bytes", 1 << 30,
+                                            also=("compilation_cache_max_size",), check=_check_limit,
+                                            help="maximum size of the on-disk cache in bytes; -1: no limit")
+persistent_cache_min_compile_time_secs = config.Option(
+    "persistent_cache_min_compile_time_secs", 0.0,
+    help="only programs with at least this compile time are stored on disk")
+persistent_cache_min_entry_size_bytes = config.Option(
+    "persistent_cache_min_entry_size_bytes", 0, help="only programs of at least this many bytes are stored on disk")
 raise_persistent_cache_errors = config.Option("raise_persistent_cache_errors", False,
-                                              help="a cache on disk that cannot be used is an error instead of a warning")
+                                              help="raise an error instead of a warning if the disk cache is unusable")
 
 _MAGIC = b"lamina executable 2\n"
-_OURS = re.compile(r"[0-9a-f]{64}\Z|\.new-")
-_UNFINISHED_SECONDS = 3600  # a file still under its first name after so long was given up
+_CACHE_FILE = re.compile(r"[0-9a-f]{64}\Z|\.new-")
+_ABANDONED_SECONDS = 3600  # a file that still has its temporary name after this time is deleted
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
-# --- where --------------------------------------------------------------------------------------------------------
+# --- the directory ------------------------------------------------------------------------------------------------
 def is_on() -> bool:
-    """Whether compiled programs are kept on disk."""
+    """Return whether compiled programs are stored on disk."""
     return bool(compilation_cache.value) and os.environ.get("LAMINA_CACHE", "1") not in ("0", "off", "false")
 
 
 def cache_dir() -> str | None:
-    """The folder of the on-disk cache, made and checked; None when there is none to be trusted."""
-    named = compilation_cache_dir.value or os.environ.get("LAMINA_CACHE_DIR")
-    if not named:
+    """Return the directory of the on-disk cache, created and checked; None if it is not trusted or cannot be made."""
+    folder = compilation_cache_dir.value or os.environ.get("LAMINA_CACHE_DIR")
+    if not folder:
         base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
         if not os.path.isabs(base):
             return None
-        named = os.path.join(base, "lamina", "executables")
-    return _checked(os.path.expanduser(os.fspath(named)))
+        folder = os.path.join(base, "lamina", "executables")
+    return _make_folder(os.path.expanduser(os.fspath(folder)))
 
 
 @lru_cache(maxsize=16)
-def _checked(folder: str) -> str | None:
+def _make_folder(folder: str) -> str | None:
+    """Create a directory and check who may write to it. Return None and warn if it cannot be used."""
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        if not _trusted(os.stat(folder)):
-            _tell(f"lamina does not use the compilation cache {folder}: the folder belongs to someone else, or others may "
-                  "write to it; chmod 700 it, or set LAMINA_CACHE_DIR")
+        if not _is_trusted(os.stat(folder)):
+            _report(f"lamina does not use the compilation cache {folder}: the folder belongs to another user, or other "
+                    "users may write to it; chmod 700 it, or set LAMINA_CACHE_DIR")
             return None
         return folder
     except OSError as e:
-        _tell(f"lamina keeps no compiled programs on disk: {folder}: {e.strerror or e}. Set LAMINA_CACHE_DIR to a folder "
-              "you may write to, or LAMINA_CACHE=0")
+        _report(f"lamina cannot store compiled programs on disk: {folder}: {e.strerror or e}. Set LAMINA_CACHE_DIR to "
+                "a folder you may write to, or LAMINA_CACHE=0")
         return None
 
 
-@lru_cache(maxsize=64)  # each once
+@lru_cache(maxsize=64)  # so that each text is shown once
 def _warn(text: str) -> None:
     warnings.warn(text, stacklevel=3)
 
 
-def _tell(text: str) -> None:
+def _report(text: str) -> None:
     if raise_persistent_cache_errors.value:
         raise ExecutionError(text)
     _warn(text)
 
 
 def worth_keeping(seconds: float, size: int) -> bool:
-    """Whether a program that took so long to compile and is so large is to be kept on disk."""
+    """Return whether to store a program on disk, by its compile time and its size in bytes."""
     return (seconds >= persistent_cache_min_compile_time_secs.value
             and size >= persistent_cache_min_entry_size_bytes.value)
 
 
-def _trusted(found: os.stat_result) -> bool:
+def _is_trusted(found: os.stat_result) -> bool:
     if not hasattr(os, "geteuid"):
         return True
     return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _sha256(data: bytes = b"") -> Any:
-    from hashlib import sha256  # a millisecond or two of a process that compiles nothing
+    from hashlib import sha256  # imported late: it costs a process that compiles nothing a millisecond or two
     return sha256(data)
 
 
 @lru_cache(maxsize=1)
-def _host() -> bytes:
-    """What machine code depends on besides the program: jaxlib, this package, processor, flags."""
+def _host_digest() -> bytes:
+    """Return a digest of what machine code depends on besides the program: jaxlib, this package, processor, flags."""
     digest = _sha256()
     machine = os.uname().machine if hasattr(os, "uname") else os.environ.get("PROCESSOR_IDENTIFIER", "")
     processor = ""
@@ -127,7 +133,7 @@ def _host() -> bytes:
             lines = f.read(1 << 14).split("\n\n")[0].splitlines()
         processor = "".join(line for line in lines if line.startswith(("flags", "Features", "model name")))
     except OSError:
-        import platform  # where there is no such file; it may start a process to find out
+        import platform  # for systems without /proc; it may start a process to find out
         processor = platform.processor()
     for part in (_jaxlib.VERSION, __version__, sys.platform, machine, processor, os.environ.get("XLA_FLAGS", "")):
         digest.update(part.encode() + b"\0")
@@ -135,7 +141,7 @@ def _host() -> bytes:
 
 
 def path_of(program: bytes, devices: tuple[Any, ...]) -> str | None:
-    """The file of a program, by the digest of its code and options; None when it is not to be kept."""
+    """Return the path of a program's file, given the digest of its code and options; None if it is not cached."""
     if not is_on():
         return None
     folder = cache_dir()
@@ -143,39 +149,39 @@ def path_of(program: bytes, devices: tuple[Any, ...]) -> str | None:
         return None
     d = devices[0]
     if d.client.process_index() or any(x.process_index for x in devices):
-        return None  # several processes: each would need all of the program's parts
+        return None  # programs that span processes are not cached: each process would need all parts of the program
     kind = f"{d.platform}\0{d.device_kind}\0{d.client.platform_version}\0{len(devices)}".encode()
-    name = _sha256(program + _host() + kind).hexdigest()
+    name = _sha256(program + _host_digest() + kind).hexdigest()
     return os.path.join(folder, name[:2], name)
 
 
 # --- reading and writing ------------------------------------------------------------------------------------------
 def read(path: str) -> bytes | None:
-    """The stored executable; None when there is none or the file is damaged."""
+    """Return the serialised executable; None if there is none or the file is damaged."""
     try:
         with open(os.open(path, _READ_FLAGS), "rb") as f:
-            if not _trusted(os.fstat(f.fileno())):
+            if not _is_trusted(os.fstat(f.fileno())):
                 return None
             data = f.read()
     except OSError:
         return None
     try:
-        os.utime(path)  # the oldest are dropped first
-    except OSError:  # a folder that may only be read
+        os.utime(path)  # `trim` deletes the files with the oldest times first
+    except OSError:  # a read-only directory
         pass
     start = len(_MAGIC) + 32
     payload = data[start:]
-    return payload if data[:start] == _MAGIC + _seal(path, payload) else None
+    return payload if data[:start] == _MAGIC + _file_digest(path, payload) else None
 
 
-def _seal(path: str, payload: bytes) -> bytes:
+def _file_digest(path: str, payload: bytes) -> bytes:
     digest = _sha256(os.path.basename(path).encode())
     digest.update(payload)
     return digest.digest()
 
 
 def store(path: str, payload: bytes) -> bool:
-    """Whether the executable now is in its file. What goes wrong is a warning, once, and no more than that."""
+    """Write an executable to its file. Return whether that worked; errors are reported as a warning, once."""
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".new-{os.getpid()}-{threading.get_ident()}-{name[:8]}")
     try:
@@ -183,7 +189,7 @@ def store(path: str, payload: bytes) -> bool:
         try:
             with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600),
                       "wb") as f:
-                f.write(_MAGIC + _seal(path, payload))
+                f.write(_MAGIC + _file_digest(path, payload))
                 f.write(payload)
             os.replace(temporary, path)
         except BaseException:
@@ -192,26 +198,27 @@ def store(path: str, payload: bytes) -> bool:
             except OSError:
                 pass
             raise
-    except FileNotFoundError:  # someone has just cleared the folder
+    except FileNotFoundError:  # another process has just deleted the directory
         return False
     except OSError as e:
         top = os.path.dirname(folder)
-        _tell(f"lamina cannot write to the compilation cache {top}: {e.strerror or e}. Programs are compiled again in the "
-              "next process; make room there, set LAMINA_CACHE_DIR to another folder, or LAMINA_CACHE=0")
+        _report(f"lamina cannot write to the compilation cache {top}: {e.strerror or e}. Programs are compiled again "
+                "in the next process; free disk space, set LAMINA_CACHE_DIR to another folder, or LAMINA_CACHE=0")
         return False
     _space.spend(len(payload), os.path.dirname(folder))
     return True
 
 
-raise_persistent_cache_errors.watch(lambda value, is_local: _checked.cache_clear())  # what was a warning may be an error now
+raise_persistent_cache_errors.watch(lambda value, is_local: _make_folder.cache_clear())  # check again, to raise
 
 
 # --- size ---------------------------------------------------------------------------------------------------------
 class _Space:
-    """Bytes this process may write before it looks at the size of the folder: a sixteenth of the limit.
+    """The bytes that this process may write before it measures the directory again: 1/16 of the limit.
 
-    So there is one look per so many bytes, however many files and processes there are, and a folder is over its limit
-    by a sixteenth per process at most. The first amount is random, so that short processes look now and then too.
+    Measuring scans all files. So its cost per byte written does not depend on the number of files and processes, and
+    the directory exceeds its limit by at most 1/16 per process. The first budget is random, so that short processes
+    measure the directory sometimes, too.
     """
 
     def __init__(self) -> None:
@@ -219,6 +226,7 @@ class _Space:
         self._lock = threading.Lock()
 
     def spend(self, size: int, folder: str) -> None:
+        """Subtract `size` bytes; if the budget is used up, trim the directory."""
         limit = int(compilation_cache_max_bytes.value)
         if limit < 0:
             return
@@ -234,36 +242,36 @@ _space = _Space()
 
 
 def files(folder: str) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
-    """The cache's own files in its folder; what else lies there is left alone."""
+    """Yield the files that the cache wrote to its directory; other files are ignored."""
     try:
-        subs = [s for s in os.scandir(folder) if len(s.name) == 2 and s.is_dir(follow_symlinks=False)]
+        subdirs = [s for s in os.scandir(folder) if len(s.name) == 2 and s.is_dir(follow_symlinks=False)]
     except OSError:
         return
-    for sub in subs:
+    for subdir in subdirs:
         try:
-            for f in os.scandir(sub.path):
-                if _OURS.match(f.name) and f.is_file(follow_symlinks=False):
+            for f in os.scandir(subdir.path):
+                if _CACHE_FILE.match(f.name) and f.is_file(follow_symlinks=False):
                     yield f, f.stat(follow_symlinks=False)
-        except OSError:  # another process was faster
+        except OSError:  # another process deleted it meanwhile
             continue
 
 
 def trim(folder: str, limit: int) -> int:
-    """Delete the files used longest ago until the folder holds at most `limit` bytes; returns how many went."""
-    old = time.time() - _UNFINISHED_SECONDS
+    """Delete the least recently used files until at most `limit` bytes are left. Return the number of deleted files."""
+    oldest_unfinished = time.time() - _ABANDONED_SECONDS
     found = []
     for f, s in files(folder):
-        given_up = f.name.startswith(".new-") and s.st_mtime < old
-        found.append((0.0 if given_up else s.st_mtime, s.st_size, f.path, given_up))
+        abandoned = f.name.startswith(".new-") and s.st_mtime < oldest_unfinished
+        found.append((0.0 if abandoned else s.st_mtime, s.st_size, f.path, abandoned))
     total = sum(size for _, size, _, _ in found)
-    gone = 0
-    for _, size, path, given_up in sorted(found):
-        if total <= limit and not given_up:
+    deleted = 0
+    for _, size, path, abandoned in sorted(found):
+        if total <= limit and not abandoned:
             break
         try:
             os.unlink(path)
         except OSError:
             continue
         total -= size
-        gone += 1
-    return gone
+        deleted += 1
+    return deleted

@@ -1,4 +1,4 @@
-"""The runtime's `dispatcher` slot: `jit` and `pmap` on jaxlib's call object."""
+"""Implement the `dispatcher` hook: `jit` and `pmap` on jaxlib's call object."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ __all__ = ["XlaDispatcher", "install"]
 
 
 class XlaDispatcher:
-    """What makes the callables of `jit` and `pmap`."""
+    """The `dispatcher` hook: makes the callables of `jit` and `pmap`, and counts devices."""
 
     def jit(self, spec: CallSpec) -> Callable[..., Any]:
         return dispatch.make_call(spec)
@@ -30,14 +30,21 @@ class XlaDispatcher:
 
     def rows_of_each(self, rows: int, devices: Sequence[Any] | None,
                      backend: str | None) -> tuple[list[tuple[tuple[Any, ...], int]], int]:
-        """The devices and the rows of each process, of these devices or of all, and which of these processes this one is: all
-        of them come here, each with its number of rows."""
+        """Exchange the numbers of rows between processes. All processes of the devices must call this.
+
+        Args:
+          rows: the number of rows of this process.
+          devices: the devices of the map; None: all devices.
+          backend: their platform, if `devices` is None.
+        Returns:
+          ([(devices, number of rows) of each process], index of this process in that list).
+        """
         processes = backends.by_process(backend) if devices is None else backends.checked("padded", devices).rows
-        found = jointly.rows_of(tuple([theirs[0] for theirs in processes]), np.array([rows], np.int32))[:, 0].tolist()
-        return [*zip(processes, found)], next(p for p, theirs in enumerate(processes) if backends.is_local(theirs[0]))
+        counts = jointly.rows_of(tuple([group[0] for group in processes]), np.array([rows], np.int32))[:, 0].tolist()
+        return [*zip(processes, counts)], next(p for p, group in enumerate(processes) if backends.is_local(group[0]))
 
 
 def install() -> None:
-    """Fill the slot."""
+    """Install the dispatcher hook."""
     dispatch.install()
     slots.set_dispatcher(XlaDispatcher())

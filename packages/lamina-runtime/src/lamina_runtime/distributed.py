@@ -1,6 +1,6 @@
-"""Several processes as one system: `initialize` in each, before the first array; then `devices()` shows everyone's.
+"""Join several processes into one system: after `initialize` in each, `devices()` lists the devices of all of them.
 
-Who starts whom, over which sockets they speak and who ends when: `docs/processes.md`.
+`docs/processes.md` describes which process starts which, the sockets between them, and the shutdown.
 """
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from lamina_parallel.extend import seen_whole
 from lamina_tracing import slots
 from lamina_tracing.extend import logger
 
-from . import (_gpu, _jaxlib, agreement, backends, clusters, effects, gone, lobby, losses, owner, patience, peers, presence,
-               relay, starting, together)
+from . import (_gpu, _jaxlib, agreement, backends, clusters, effects, gone, lobby, losses, owner, patience, peers,
+               presence, relay, starting, together)
 from ._version import __version__
 from .agreement import AgreementError, CollectiveTimeoutError
 from .lobby import CALL
@@ -29,99 +29,113 @@ from .gone import LaunchFailedError, ProcessLostError
 __all__ = ["AgreementError", "CollectiveTimeoutError", "LaunchFailedError", "ProcessLostError", "initialize",
            "is_initialized", "shutdown"]
 
-_MOST = 1 << 20
+_MAX_PROCESSES = 1 << 20
 _lock = threading.Lock()
 _session: _Session | None = None
-_GLOO = "lamina/gloo/"  # and a number: where that process's Gloo listens
-_PEERS = "lamina/peers/"  # and a number: where that process's peers find it
+# Prefixes of keys in the store of jaxlib's service, followed by a process index
+_GLOO = "lamina/gloo/"    # addresses at which Gloo of that process listens
+_PEERS = "lamina/peers/"  # address of that process's `PeerSockets`
 
 
-def _parted() -> None:
-    """There is no session any more."""
+def _clear_session() -> None:
+    """Undo the registrations of a session in other modules."""
     together.joined.clear()
     if seen_whole in slots.on_operands:
         slots.on_operands.remove(seen_whole)
 
 
 class _Session:
-    """What a member holds: its presence, jaxlib's client, and the makers of clients that were in force before."""
+    """The connections of this process to the others, as long as it is a member of a system.
 
-    def __init__(self, here: presence.Presence, client: Any, way: relay.Relay, gpus: list[int] | None, stay: float,
-                 asks: agreement.Agreement | None) -> None:
-        self.presence, self.client, self._way, self._stay = here, client, way, stay
-        self._detached = threading.Lock()
-        self._watch = losses.Watch(here, self.detach)
-        self.launches = together.Launches(self._watch)
-        gone.begin(self._watch)
-        self._asks = asks
-        if asks is not None:
-            asks.look, asks.word = self._watch.check, self.launches.await_word
-            self.launches.agree = asks.meet
+    Args:
+      connection: to the coordinator; it stays open until this process leaves.
+      client: jaxlib's client of the coordination service, connected through `proxy`.
+      gpus: local GPUs of this process. None: all.
+      stay: seconds to wait at the end until the others have left.
+      launch_check: compares launches with the other processes. None if switched off, or for one process.
+    """
+
+    def __init__(self, connection: presence.CoordinatorConnection, client: Any, proxy: relay.ServiceProxy,
+                 gpus: list[int] | None, stay: float, launch_check: agreement.Agreement | None) -> None:
+        self.connection, self.client, self._proxy, self._stay = connection, client, proxy, stay
+        self._disconnect_once = threading.Lock()  # acquired by the first call of `disconnect`, never released
+        self._monitor = losses.FailureMonitor(connection, self.disconnect)
+        self.launcher = together.Launches(self._monitor)
+        gone.set_failure_monitor(self._monitor)
+        self._launch_check = launch_check
+        if launch_check is not None:
+            launch_check.check_peers, launch_check.raise_if_lost = self._monitor.check, self.launcher.raise_if_lost
+            self.launcher.check_agreement = launch_check.agree
         together.joined.append(self)
         slots.on_operands.append(seen_whole)
-        self._usual = [
+        self._previous_makers = [
             (name, backends.set_client_maker(name, make)) for name, make in (
                 ("cpu", self._cpu_client),
                 ("cuda", lambda: self._gpu_client(gpus)))]
 
     def _cpu_client(self) -> Any:
-        here, client = self.presence, self.client
-        with self._watch.joining():
-            before = losses.listening(here.here)
-            gloo = _jaxlib.gloo_collectives(client, here.here)
-            client.key_value_set(f"{_GLOO}{here.rank}", json.dumps([*losses.listening(here.here) - before]))
+        here, client = self.connection, self.client
+        with self._monitor.creating_client():
+            # jaxlib does not say at which port Gloo listens, so find the sockets that are new.
+            before = losses.listening_addresses(here.local_address)
+            gloo = _jaxlib.gloo_collectives(client, here.local_address)
+            new = losses.listening_addresses(here.local_address) - before
+            client.key_value_set(f"{_GLOO}{here.rank}", json.dumps([*new]))
             n = backends.num_cpu_devices.value
             made = _jaxlib.make_cpu_client(n, distributed_client=client, node_id=here.rank, num_nodes=here.count,
                                            collectives=gloo, asynchronous=backends.cpu_enable_async_dispatch.value)
-            # All have been there: none is made without the others.
-            self._watch.know({int(key.rpartition("/")[2]): [(h, p) for h, p in json.loads(text)]
-                              for key, text in client.key_value_dir_get(_GLOO)})
-        return self._told(made)
+            # All keys exist now: making a client waits for the devices of all processes.
+            self._monitor.set_gloo_addresses({int(key.rpartition("/")[2]): [(h, p) for h, p in json.loads(text)]
+                                              for key, text in client.key_value_dir_get(_GLOO)})
+        return self._install_launcher(made)
 
     def _gpu_client(self, gpus: list[int] | None) -> Any:
-        with self._watch.joining():
-            made = _gpu.make_client(self.client, self.presence.rank, self.presence.count, gpus)
-        self.launches.patience = patience.install(self._watch)
-        return self._told(made)
+        with self._monitor.creating_client():
+            made = _gpu.make_client(self.client, self.connection.rank, self.connection.count, gpus)
+        self.launcher.waiter = patience.install(self._monitor)
+        return self._install_launcher(made)
 
-    def _told(self, made: Any) -> Any:
-        """Programs of this client over several processes are launched by our leave."""
-        if self.presence.count > 1:
-            owner.current.together = self.launches
+    def _install_launcher(self, made: Any) -> Any:
+        """Have multi-process programs of a new client launched by this session's launcher. Return the client."""
+        if self.connection.count > 1:
+            owner.current.together = self.launcher
         return made
 
-    def in_child(self) -> None:
-        self.presence.in_child()
-        _parted()
-        if self._asks is not None:
-            self._asks.sockets.in_child()
+    def close_in_child(self) -> None:
+        """Release the sockets in a forked child."""
+        self.connection.close_in_child()
+        _clear_session()
+        if self._launch_check is not None:
+            self._launch_check.sockets.close_in_child()
 
-    def detach(self) -> None:
-        """Let go of jaxlib's service, once. What is connected stays so; nothing new can be."""
-        if self._detached.acquire(blocking=False):
+    def disconnect(self) -> None:
+        """Disconnect from jaxlib's service, once. Connected devices stay connected; no others can be connected."""
+        if self._disconnect_once.acquire(blocking=False):
             try:
                 self.client.shutdown()
             except _jaxlib.LAUNCH_ERRORS:
-                pass  # the service is gone
-            self._way.close()
+                pass  # the service has ended
+            self._proxy.close()
 
     def leave(self) -> None:
-        here = self.presence
+        """Leave the system and close all connections."""
+        here = self.connection
         with here.changed:
-            here.changed.wait_for(lambda: here.alone or len(here.lost) + len(here.left) >= here.count - 1, self._stay)
-        for name, make in self._usual:
+            here.changed.wait_for(lambda: here.coordinator_lost or len(here.lost) + len(here.left) >= here.count - 1,
+                                  self._stay)
+        for name, make in self._previous_makers:
             backends.set_client_maker(name, make)
-        self.detach()
-        self.presence.goodbye()
-        self._watch.end()
+        self.disconnect()  # before the coordinator, which ends the service after the last process has left
+        self.connection.leave()
+        self._monitor.close()
         patience.uninstall()
-        _parted()
-        if self._asks is not None:
-            self._asks.close()
+        _clear_session()
+        if self._launch_check is not None:
+            self._launch_check.close()
 
 
 def is_initialized() -> bool:
-    """Whether this process has joined a system of several."""
+    """Return whether this process has joined a system of several processes."""
     return _session is not None
 
 
@@ -129,68 +143,71 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
                local_device_ids: int | Sequence[int] | None = None, cluster_detection_method: str | None = None,
                initialization_timeout: float = 300, heartbeat_timeout_seconds: float = 100,
                shutdown_timeout_seconds: float = 300, coordinator_bind_address: str | None = None) -> None:
-    """Join a system of several processes. Call it in each of them before the first array.
+    """Join a system of several processes. Call this in each of them before the first array.
 
-    What is not given comes from LAMINA_* or JAX_* variables, else from what started the processes: `lamina.launch`, torchrun,
-    SLURM, Open MPI, MPICH or an indexed Job of Kubernetes.
+    Arguments that are not given are read from LAMINA_* or JAX_* variables, else from variables of the launcher:
+    `lamina.launch`, torchrun, SLURM, Open MPI, MPICH or an indexed Job of Kubernetes.
 
     Args:
-      coordinator_address: `host:port` where the processes meet. Process 0 starts a coordinator there where none listens.
-      num_processes: how many there are.
-      process_id: number of this one, from 0.
-      local_device_ids: which of the machine's GPUs are this process's. Default: a fair share of those that it sees.
-        (`config.num_cpu_devices` says how many devices the CPU has.)
-      cluster_detection_method: what started the processes: 'torchrun', 'slurm', 'ompi', 'mpich', 'kubernetes'; 'deactivate'
-        asks none of them.
-      initialization_timeout: seconds to wait for the others; the first whose time is over ends the waiting for all.
-      heartbeat_timeout_seconds: seconds after which a silent process counts as lost; process 0's counts.
+      coordinator_address: `host:port` where the processes meet. Process 0 starts a coordinator there if none is
+        running.
+      num_processes: number of processes.
+      process_id: index of this process, from 0.
+      local_device_ids: ids of the machine's GPUs that this process uses. Default: an equal share of the visible ones.
+        (`config.num_cpu_devices` is the number of CPU devices.)
+      cluster_detection_method: the launcher to detect: 'torchrun', 'slurm', 'ompi', 'mpich' or 'kubernetes';
+        'deactivate' detects none.
+      initialization_timeout: seconds to wait for the other processes. The first timeout ends the wait of all processes.
+      heartbeat_timeout_seconds: seconds after which a silent process counts as lost; the value of process 0 is used.
       shutdown_timeout_seconds: seconds that leaving may take.
       coordinator_bind_address: `host:port` at which a coordinator started here listens. Default: `coordinator_address`.
     Raises:
       RuntimeError: called twice, or after a device was used; there is no token.
-      ValueError: an argument is missing or out of range, the host is unknown or is the loopback where other machines are meant,
-        the number is taken by another process, or the processes disagree on how many they are, on versions or on 64 bits.
-      PermissionError: the coordinator has another token, or one that is missing came with another.
+      ValueError: an argument is missing or out of range; the host is unknown, or is the loopback although other
+        machines must reach it; the process index is taken; the processes differ in their number, versions or 64-bit
+        setting.
+      PermissionError: the coordinator has another token, or a missing process was rejected because of its token.
       TimeoutError: no coordinator was at the address, or some processes did not come in time; names them.
       ConnectionError: another program has the port, or the coordinator or a process ended meanwhile.
 
-    All of them in every process concerned; none ends a process.
+    These errors are raised in every process concerned. None of them aborts a process.
     """
     global _session
     with _lock:
         if _session is not None:
             raise RuntimeError(f"{CALL}: this process has joined already; shutdown() comes before joining again")
-        found, line = clusters.find(coordinator_address, num_processes, process_id, cluster_detection_method)
-        address, rank, count = found.address, _whole("process_id", found.rank), _whole("num_processes", found.count)
-        if not 0 < count <= _MOST:
-            raise ValueError(f"{CALL}: num_processes must be in [1, {_MOST}]; got {count}")
+        found, sources = clusters.detect(coordinator_address, num_processes, process_id, cluster_detection_method)
+        address = found.address
+        rank, count = _check_int("process_id", found.rank), _check_int("num_processes", found.count)
+        if not 0 < count <= _MAX_PROCESSES:
+            raise ValueError(f"{CALL}: num_processes must be in [1, {_MAX_PROCESSES}]; got {count}")
         if not 0 <= rank < count:
             raise ValueError(f"{CALL}: process_id must be in [0, num_processes); got {rank} of {count}")
-        seconds = [_seconds(n, v) for n, v in (("initialization_timeout", initialization_timeout),
-                                               ("heartbeat_timeout_seconds", heartbeat_timeout_seconds),
-                                               ("shutdown_timeout_seconds", shutdown_timeout_seconds))]
-        host, _ = lobby.place(address)
+        seconds = [_check_seconds(n, v) for n, v in (("initialization_timeout", initialization_timeout),
+                                                     ("heartbeat_timeout_seconds", heartbeat_timeout_seconds),
+                                                     ("shutdown_timeout_seconds", shutdown_timeout_seconds))]
+        host, _ = lobby.parse_address(address)
         bind = coordinator_bind_address or os.environ.get("LAMINA_COORDINATOR_BIND_ADDRESS")
         if bind is not None:
-            lobby.place(bind, "coordinator_bind_address")
-        gpus = clusters.device_ids(local_device_ids)
+            lobby.parse_address(bind, "coordinator_bind_address")
+        gpus = clusters.normalize_device_ids(local_device_ids)
         if backends.in_use():
             raise RuntimeError(f"{CALL}: a device has been used already; call this before the first array")
-        lobby.check_reach(host, found.several_hosts)
+        lobby.check_reachable(host, found.several_hosts)
         if gpus is None:
-            gpus = clusters.own_gpus(found.local_rank, found.local_count)
-        logger.info("%s: %s", CALL, line)
-        _session = _joined(str(address), bind or str(address), rank, count, seconds, gpus, found)
+            gpus = clusters.share_gpus(found.local_rank, found.local_count)
+        logger.info("%s: %s", CALL, sources)
+        _session = _join(str(address), bind or str(address), rank, count, seconds, gpus, found)
         atexit.register(_at_exit, os.getpid())
 
 
-def _whole(name: str, value: Any) -> int:
+def _check_int(name: str, value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{CALL}: {name} must be a whole number; got {type(value).__name__}: {value!r}")
     return int(value)
 
 
-def _seconds(name: str, value: Any) -> float:
+def _check_seconds(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{CALL}: {name} must be a number of seconds; got {type(value).__name__}: {value!r}")
     if not 0 < value < 1e8:
@@ -198,111 +215,126 @@ def _seconds(name: str, value: Any) -> float:
     return float(value)
 
 
-def _joined(address: str, bind: str, rank: int, count: int, seconds: list[float], gpus: list[int] | None,
-            found: clusters.Found) -> _Session:
-    key = lobby.token()
+def _join(address: str, bind: str, rank: int, count: int, seconds: list[float], gpus: list[int] | None,
+          found: clusters.LauncherInfo) -> _Session:
+    """Meet the other processes and connect to them. Everything is closed again if that fails."""
+    key = lobby.load_token()
     timeout, heartbeat, leaving = seconds[0], math.ceil(seconds[1]), math.ceil(seconds[2])
     fits = {"lamina-runtime": __version__, "jaxlib": _jaxlib.VERSION, "enable_x64": bool(config.enable_x64.value),
             "agreement": together.agreement.value}
     about = {"fits": fits, "heartbeat": heartbeat, "leaving": leaving}
-    failed: list[str] = []  # to start a coordinator: why, or ""
+    start_results: list[str] = []  # of starting a coordinator: an error, or ""
 
     def start() -> str:
-        failed.append(_start(bind, key, timeout))
-        return failed[0] or "The one that process 0 had started there ended; LAMINA_COORDINATOR_LOG=file keeps what it says"
+        start_results.append(_start_coordinator(bind, key, timeout))
+        return start_results[0] or ("The coordinator that process 0 had started there ended; set "
+                                    "LAMINA_COORDINATOR_LOG=file to see its output")
 
-    nobody = start if rank == 0 else None
-    here = presence.join(address, rank, count, about, key, timeout, nobody, found.names_may_come)
-    client = way = asks = None
+    here = presence.join(address, rank, count, about, key, timeout, start if rank == 0 else None, found.names_may_come)
+    client = proxy = launch_check = None
     try:
-        _reach(here.service)
-        way = relay.Relay(here.service)
-        client = _jaxlib.new_distributed_client(lobby.written(*way.address), rank, here.limit, leaving)
+        _check_service(here.service)
+        proxy = relay.ServiceProxy(here.service)
+        client = _jaxlib.new_distributed_client(lobby.format_address(*proxy.address), rank, here.limit, leaving)
         client.connect()
-        way.shut_door()
-        asks = _asking(here, client, key)
+        proxy.stop_accepting()
+        launch_check = _make_launch_check(here, client, key)
         here.confirm(here.limit)
-        ends_with_us = failed == [""] and (found.ends_with_task or os.getpid() == 1)  # 1: the first of a container
-        session = _Session(here, client, way, gpus, leaving if ends_with_us else 0, asks)
+        # Some schedulers kill all processes of a task when its main process ends, and so would kill the coordinator
+        # that it started. Process 1 is the main process of a container.
+        ends_with_this = start_results == [""] and (found.ends_with_task or os.getpid() == 1)
+        session = _Session(here, client, proxy, gpus, leaving if ends_with_this else 0, launch_check)
     except BaseException:
-        if asks is not None:
-            asks.close()
+        if launch_check is not None:
+            launch_check.close()
         if client is not None:
             client.shutdown()
-        if way is not None:
-            way.close()
-        here.goodbye()
+        if proxy is not None:
+            proxy.close()
+        here.leave()
         raise
-    here.watch(session.detach)
+    here.start(session.disconnect)
     return session
 
 
-def _start(bind: str, key: bytes, timeout: float) -> str:
-    """Start a coordinator: "", or why not, as one that another has started meanwhile, or starts elsewhere, does as well."""
+def _start_coordinator(bind: str, key: bytes, timeout: float) -> str:
+    """Start a coordinator. Return "", or the reason why it cannot listen there.
+
+    That need not be an error: another process may have started one at the same time, or starts one elsewhere.
+    """
     try:
-        starting.start(bind, key, timeout + 30)
+        starting.start_coordinator(bind, key, timeout + 30)
         return ""
     except ConnectionError:
         raise
     except OSError as e:
         if e.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
             raise ConnectionError(f"{CALL}: process 0 cannot start a coordinator at {bind}: {e.strerror or e}") from e
-        return (f"Process 0 could not start one at {bind}: {e.strerror or e}. Give an address of its machine, or start one by "
-                "hand where the address leads")
+        return (f"Process 0 could not start one at {bind}: {e.strerror or e}. Give an address of its machine, or start "
+                "one by hand on the machine of the address")
 
 
-def _reach(service: tuple[str, int]) -> None:
-    """ConnectionError when jaxlib could not reach its service: it would end the process."""
+def _check_service(service: tuple[str, int]) -> None:
+    """Raise ConnectionError if jaxlib's service cannot be reached: its client would abort the process."""
     try:
         socket.create_connection(service, 10).close()
     except OSError as e:
-        raise ConnectionError(f"{CALL}: jaxlib's service at {lobby.written(*service)} cannot be reached: {e.strerror or e}. "
-                              "The others must be able to reach any port of the coordinator's machine") from e
+        raise ConnectionError(f"{CALL}: jaxlib's service at {lobby.format_address(*service)} cannot be reached: "
+                              f"{e.strerror or e}. The other processes must be able to reach any port of the "
+                              "coordinator's machine") from e
 
 
-def _asking(here: presence.Presence, client: Any, key: bytes) -> agreement.Agreement | None:
-    """What compares launches with those of the others. Everyone makes it before it says that it is connected."""
+def _make_launch_check(here: presence.CoordinatorConnection, client: Any, key: bytes) -> agreement.Agreement | None:
+    """Return the launch check of a session, or None if it is switched off.
+
+    Each process makes it before it confirms its connection. So every address is published before the first launch.
+    """
     mode = together.agreement.value
     if here.count == 1 or mode == "off":
         return None
 
-    def ask(rank: int) -> str:
-        if here.alone:
-            raise ConnectionError("the coordinator has gone")
+    def look_up(rank: int) -> str:
+        if here.coordinator_lost:
+            raise ConnectionError("the coordinator is lost")
         try:
             return str(client.blocking_key_value_get(f"{_PEERS}{rank}", 10_000))
         except _jaxlib.LAUNCH_ERRORS as e:
             raise ConnectionError(str(e)) from e
 
-    return agreement.Agreement(
-        peers.Peers(here.rank, here.here, key, lambda text: client.key_value_set(f"{_PEERS}{here.rank}", text), ask), mode)
+    def publish(text: str) -> None:
+        client.key_value_set(f"{_PEERS}{here.rank}", text)
+
+    return agreement.Agreement(peers.PeerSockets(here.rank, here.local_address, key, publish, look_up), mode)
 
 
 def _at_exit(process: int) -> None:
-    """Effects first: those of programs in flight may still need the other processes. A forked child is no member."""
-    if os.getpid() == process and _session is not None:
+    """Leave at exit. Effects first: those of programs in flight may still need the other processes."""
+    if os.getpid() == process and _session is not None:  # a forked child is not a member
         effects.at_exit()
         _leave()
 
 
 def shutdown() -> None:
-    """Leave the system, once the effects of this process's programs have happened. Done at exit in any case, and nothing where
-    nobody joined. The others go on, and nobody is waited for, with one exception: where a scheduler would end the coordinator
-    with the process that started it (SLURM, Kubernetes), that process stays until the others have left, for
-    `shutdown_timeout_seconds` at most.
+    """Leave the system, once the effects of this process's programs have completed.
 
-    The devices are given up: arrays can still be read as far as they lie here, and moved with `device_put`, and what was jitted
-    works on the devices that come next. `initialize` may be called again.
+    This is done at exit in any case. It does nothing if this process has not joined a system.
+
+    The other processes continue, and this one does not wait for them, with one exception. SLURM and Kubernetes kill a
+    coordinator together with the process that started it. That process stays until the others have left, at most
+    `shutdown_timeout_seconds`.
+
+    The devices are released. The local shards of arrays can still be read, and moved with `device_put`. Functions
+    jitted earlier work on the next devices. `initialize` may be called again.
 
     Raises:
-      CallbackError: a callback of a program launched before has raised; the system is left all the same.
+      CallbackError: a callback of a program launched earlier has raised. The system is left nevertheless.
     """
     try:
         if _session is not None and backends.in_use():
             try:
                 effects.effects_barrier()
             except (ProcessLostError, LaunchFailedError):
-                pass  # to leave is what there is to do about it
+                pass  # leaving is the remedy
     finally:
         if _leave():
             atexit.unregister(_at_exit)
@@ -313,18 +345,18 @@ def shutdown() -> None:
 def _leave() -> bool:
     global _session
     with _lock:
-        gone, _session = _session, None
-    if gone is not None:
-        gone.leave()
-    return gone is not None
+        session, _session = _session, None
+    if session is not None:
+        session.leave()
+    return session is not None
 
 
 def _in_child() -> None:
-    """A forked child is no member, and must not hide that its parent ends."""
+    """Drop the session in a forked child. It is no member, and its copies of sockets would hide the parent's end."""
     global _session, _lock
-    _lock = threading.Lock()
+    _lock = threading.Lock()  # another thread of the parent may have held it
     if _session is not None:
-        _session.in_child()
+        _session.close_in_child()
         _jaxlib.keep_for_ever(_session.client)
         _session = None
 

@@ -1,4 +1,4 @@
-"""Arrays for other libraries, and from them, by DLPack's capsules. They read ours by `__dlpack__` too."""
+"""Exchange arrays with other libraries by DLPack capsules. Arrays also have the method `__dlpack__`."""
 from __future__ import annotations
 
 from typing import Any
@@ -10,27 +10,28 @@ from .transfers import from_dlpack
 
 __all__ = ["SUPPORTED_DTYPES", "from_dlpack", "to_dlpack"]
 
-SUPPORTED_DTYPES = frozenset([*map(np.dtype, ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-                                              "float16", "float32", "float64", "complex64", "complex128")), dtypes.bfloat16])
+SUPPORTED_DTYPES = frozenset([*map(np.dtype, (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64", "complex64", "complex128")), dtypes.bfloat16])
 
 
 def to_dlpack(x: Any, stream: Any = None, src_device: Any = None, dl_device: Any = None, max_version: Any = None,
               copy: bool | None = None) -> Any:
-    """The capsule of an array, which shares its memory. Newer libraries take the array itself.
+    """Return a DLPack capsule that shares the memory of an array. Newer libraries accept the array itself.
 
     Args:
       x: an array on one device.
       stream: as in `__dlpack__`.
-      src_device: a device: where `x` lies, for code that says so.
-      dl_device: (kind, number) of the device that the memory is to be on: that of `x`.
-      max_version: the newest version of the protocol that the other side reads.
-      copy: whether to hand out a copy.
+      src_device: None, or the device of `x`.
+      dl_device: None, or DLPack's (type, number) of the device of `x`.
+      max_version: the newest version of DLPack that the consumer supports.
+      copy: whether to copy the memory.
     Returns:
       The capsule.
     Raises:
-      ValueError: `src_device` or `dl_device` is another device than that of `x`.
-      BufferError: `x` lies on several devices.
-      TypeError: `x` is no array on a device.
+      ValueError: `src_device` or `dl_device` is not the device of `x`.
+      BufferError: `x` is on several devices.
+      TypeError: `x` is not an array on a device.
 
     >>> from lamina_runtime import device_put
     >>> type(to_dlpack(device_put(1.0))).__name__
@@ -39,8 +40,9 @@ def to_dlpack(x: Any, stream: Any = None, src_device: Any = None, dl_device: Any
     if not hasattr(x, "__dlpack__") or not hasattr(x, "devices"):
         raise TypeError(f"to_dlpack: expected an array on a device; got {type(x).__name__}")
     if src_device is not None and {src_device} != x.devices():
-        raise ValueError(f"to_dlpack: src_device: the array lies on {', '.join(map(str, x.devices()))}; got {src_device}")
+        raise ValueError(f"to_dlpack: src_device must be the device of the array, {', '.join(map(str, x.devices()))}; "
+                         f"got {src_device}")
     if dl_device is not None and tuple(map(int, dl_device)) != tuple(map(int, x.__dlpack_device__())):
-        raise ValueError(f"to_dlpack: dl_device: the array lies on {x.__dlpack_device__()}; got {dl_device}. Move it by "
-                         "device_put first")
+        raise ValueError(f"to_dlpack: dl_device must be the device of the array, {x.__dlpack_device__()}; got "
+                         f"{dl_device}. Move the array with device_put first")
     return x.__dlpack__(stream=stream, max_version=max_version, copy=copy)

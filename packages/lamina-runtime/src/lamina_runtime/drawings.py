@@ -1,4 +1,4 @@
-"""Which device holds which block of an array: in a few words, and drawn as SVG, each block in the colours of its devices."""
+"""Draw which device holds which block of an array: as short text, and as SVG with a colour for each device."""
 from __future__ import annotations
 
 import itertools
@@ -10,91 +10,97 @@ import numpy as np
 
 from lamina_ir.extend import Tiles
 
-__all__ = ["Block", "blocks", "device_words", "escaped", "holders_words", "numbers", "sheet", "single", "tables", "where"]
+__all__ = ["Block", "blocks", "device_words", "escaped", "holders_words", "numbers", "sheet", "single", "tables",
+           "where"]
 
 Block = tuple[tuple[int, int], ...]  # (begin, end) along each dimension
 Held = Mapping[Block, Sequence[Any]]  # the devices that hold each block
-_MOST_RUNS = 4
+_MAX_RUNS = 4
 
 
 def blocks(shape: Sequence[int], tiles: Tiles, devices: Sequence[Any]) -> dict[Block, tuple[Any, ...]]:
-    """Which of the devices hold each block of an array that lies so."""
+    """Return the devices that hold each block of an array of this shape."""
     if tiles.whole:
         return {tuple([(0, n) for n in shape]): tuple(devices)}
     steps = [-(-n // k) for n, k in zip(shape, tiles.counts)]
-    places = tiles.positions()
+    positions = tiles.positions()
     return {tuple([(min(i * step, n), min((i + 1) * step, n)) for i, step, n in zip(at, steps, shape)]):
-            tuple([devices[d] for d in sorted(places[at])]) for at in np.ndindex(*tiles.counts)}
+            tuple([devices[d] for d in sorted(positions[at])]) for at in np.ndindex(*tiles.counts)}
 
 
-# --- in words -------------------------------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------------------------
 def where(block: Block) -> str:
-    """`[0:2, 0:4]`."""
+    """Return a block as `[0:2, 0:4]`."""
     return "[" + ", ".join([f"{a}:{b}" for a, b in block]) + "]"
 
 
 def numbers(ids: Sequence[int]) -> str:
-    """`0-3,8`; of many that do not follow one another the first and the last, and how many."""
+    """Return device numbers as runs, `0-3,8`. If there are many runs, show the first ones, the last, and the count."""
     runs = [[n for _, n in run] for _, run in itertools.groupby(enumerate(ids), lambda at: at[1] - at[0])]
-    said = [f"{r[0]}-{r[-1]}" if len(r) > 2 else ",".join(map(str, r)) for r in runs]
-    if len(said) > _MOST_RUNS:
-        return f"{','.join(said[:_MOST_RUNS - 1])},...,{said[-1]} ({len(ids)})"
-    return ",".join(said)
+    texts = [f"{r[0]}-{r[-1]}" if len(r) > 2 else ",".join(map(str, r)) for r in runs]
+    if len(texts) > _MAX_RUNS:
+        return f"{','.join(texts[:_MAX_RUNS - 1])},...,{texts[-1]} ({len(ids)})"
+    return ",".join(texts)
 
 
 def device_words(devices: Sequence[Any]) -> str:
-    """`cpu:0-7`, and of several processes whose they are."""
+    """Return devices as `cpu:0-7`; with the process of each run if there are several processes."""
     kind = devices[0].platform
-    mine = [(p, [d.id for d in theirs]) for p, theirs in itertools.groupby(devices, lambda d: d.process_index)]
-    if len({p for p, _ in mine}) == 1:
-        return f"{kind}:{numbers(mine[0][1])}"
-    said = [f"{kind}:{numbers(ids)} of process {p}" for p, ids in mine]
-    return ", ".join(said if len(said) <= _MOST_RUNS else [*said[:_MOST_RUNS - 1], "...", said[-1]])
+    runs = [(p, [d.id for d in group]) for p, group in itertools.groupby(devices, lambda d: d.process_index)]
+    if len({p for p, _ in runs}) == 1:
+        return f"{kind}:{numbers(runs[0][1])}"
+    texts = [f"{kind}:{numbers(ids)} of process {p}" for p, ids in runs]
+    return ", ".join(texts if len(texts) <= _MAX_RUNS else [*texts[:_MAX_RUNS - 1], "...", texts[-1]])
 
 
 def holders_words(devices: Sequence[Any]) -> str:
-    """The same of those that hold a block, in whatever order."""
+    """Return devices as text, sorted by process and number."""
     return device_words(sorted(devices, key=lambda d: (d.process_index, d.id)))
 
 
 def escaped(text: str) -> str:
-    """Text that may stand in HTML and SVG."""
+    """Escape text for HTML and SVG."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------
 def tables(held: Held) -> list[tuple[str, list[list[Block]]]]:
-    """The blocks in tables, along two dimensions that are split, or the last ones; each under its place along the others, as
-    `[0:2, :, :]`, where there are several."""
+    """Arrange blocks in two-dimensional tables, as a list of (title, rows of blocks).
+
+    The axes of a table are two split dimensions, or the last ones. There is one table for each position along the other
+    dimensions, which its title shows: `[0:2, :, :]`. A single table has no title.
+    """
     ndim = len(next(iter(held)))
     split = [d for d in range(ndim) if len({block[d] for block in held}) > 1]
-    across = split[-1] if len(split) > 1 or split == [ndim - 1] else ndim - 1
-    down = next((d for d in reversed(split) if d != across), ndim - 2)
+    columns = split[-1] if len(split) > 1 or split == [ndim - 1] else ndim - 1
+    rows = next((d for d in reversed(split) if d != columns), ndim - 2)
     found: dict[Block, dict[Block, list[Block]]] = {}
     for block in sorted(held):
-        lead = tuple([at for d, at in enumerate(block) if d not in (across, down)])
-        found.setdefault(lead, {}).setdefault(block[down:down + 1] if down >= 0 else (), []).append(block)
+        lead = tuple([at for d, at in enumerate(block) if d not in (columns, rows)])
+        found.setdefault(lead, {}).setdefault(block[rows:rows + 1] if rows >= 0 else (), []).append(block)
     if len(found) == 1:
-        return [("", list(rows.values())) for rows in found.values()]
-    return [(_along(next(iter(rows.values()))[0], (across, down)), list(rows.values())) for rows in found.values()]
+        return [("", list(table.values())) for table in found.values()]
+    return [(_table_title(next(iter(table.values()))[0], (columns, rows)), list(table.values()))
+            for table in found.values()]
 
 
-def _along(block: Block, free: tuple[int, int]) -> str:
-    return "[" + ", ".join([":" if d in free else f"{a}:{b}" for d, (a, b) in enumerate(block)]) + "]"
+def _table_title(block: Block, axes: tuple[int, int]) -> str:
+    return "[" + ", ".join([":" if d in axes else f"{a}:{b}" for d, (a, b) in enumerate(block)]) + "]"
 
 
 # --- drawing --------------------------------------------------------------------------------------------------------
-_CHAR, _LINE, _GAP = 7.3, 15, 14  # of text, in pixels
-_WIDE, _HIGH = 420, 300  # of the blocks of one array
-_MOST_TABLES = 6
-_MOST_STRIPES = 16
-_BAND = 7  # of stripes, above words
-_SHEET = 1000  # where a row of drawings ends
+# Sizes in pixels.
+_CHAR, _LINE, _GAP = 7.3, 15, 14  # width and height of text, distance between drawings
+_WIDTH, _HEIGHT = 420, 300  # the blocks of one array
+_MAX_TABLES = 6
+_MAX_STRIPES = 16
+_BAND = 7  # height of the stripes above a text
+_SHEET_WIDTH = 1000
 Colours = Callable[[Any], str]
 
 
 class _Drawing:
-    """Shapes, and how wide and high they are together."""
+    """SVG shapes with their total width and height."""
 
     def __init__(self) -> None:
         self.shapes: list[str] = []
@@ -123,7 +129,11 @@ class _Drawing:
 
 
 def colours_of(mesh: np.ndarray) -> Colours:
-    """A colour for each device: its hue by its place along the first axis that has several, lighter along the others."""
+    """Return a function from devices to colours.
+
+    The hue depends on the position along the first mesh axis of size > 1, the lightness on the position along the
+    others.
+    """
     sizes = [n for n in mesh.shape if n > 1] or [1]
     hues, shades = sizes[0], math.prod(sizes[1:])
     found = {}
@@ -134,56 +144,58 @@ def colours_of(mesh: np.ndarray) -> Colours:
     return lambda device: found[device]
 
 
-def _table(drawing: _Drawing, y: float, held: Held, rows: list[list[Block]], colours: Colours, cell: tuple[float, float],
-           said: bool) -> None:
-    """The blocks of a table, each with the names of its devices and its place where there is room."""
+def _draw_table(drawing: _Drawing, y: float, held: Held, rows: list[list[Block]], colours: Colours,
+                cell: tuple[float, float], labelled: bool) -> None:
+    """Draw a table of blocks; if `labelled`, with the devices and the index range of each block."""
     wide, high = cell
-    many = len(rows) * len(rows[0]) > 256
+    many = len(rows) * len(rows[0]) > 256  # such tables have no tooltips
     for r, row in enumerate(rows):
         for c, block in enumerate(row):
             devices = held[block]
             x, top = c * wide, y + r * high
-            shown = devices if len(devices) <= _MOST_STRIPES else devices[::-(-len(devices) // _MOST_STRIPES)]
+            shown = devices if len(devices) <= _MAX_STRIPES else devices[::-(-len(devices) // _MAX_STRIPES)]
             each = wide / len(shown)
             if len(shown) > 1:
                 for k, d in enumerate(shown):
                     drawing.box(x + k * each, top, each, high, f'fill="{colours(d)}"')
-                if said:  # over stripes words are hard to read
+                if labelled:  # text on stripes is hard to read
                     drawing.box(x, top + _BAND, wide, high - _BAND, 'fill="#fff" fill-opacity="0.7"')
             fill = "none" if len(shown) > 1 else colours(shown[0])
             title = "" if many else f"{where(block)} on {holders_words(devices)}"
-            edge = min(1.0, (min(wide, high) - 2) / 8)  # thin blocks have none: there would be nothing else to see
+            edge = min(1.0, (min(wide, high) - 2) / 8)  # thin blocks have no edge, which would cover them
             line = f' stroke="#444" stroke-width="{edge:g}"' if edge > 0 else ""
             drawing.box(x, top, wide, high, f'fill="{fill}"{line} pointer-events="all"', title)
-            if said:
+            if labelled:
                 middle = ' text-anchor="middle"'
                 drawing.text(x + wide / 2, top + high / 2 - 1, holders_words(devices), middle)
                 drawing.text(x + wide / 2, top + high / 2 + 13, where(block), f'{middle} fill="#222"')
 
 
-def array(held: Held, colours: Colours) -> _Drawing:
-    """The blocks of one array. Names stand in the boxes where they are large enough, else they are shown when pointed at."""
+def _draw_blocks(held: Held, colours: Colours) -> _Drawing:
+    """Draw the blocks of one array. Labels are in the boxes if these are large enough, else only in tooltips."""
     drawing, found = _Drawing(), tables(held)
-    across, down = max(len(rows[0]) for _, rows in found), max(len(rows) for _, rows in found)
-    letters = max(max(len(holders_words(devices)), len(where(block))) for block, devices in itertools.islice(held.items(), 256))
-    said = across * (letters * _CHAR + 10) <= 2 * _WIDE and down * 38 <= 2 * _HIGH
-    cell = (letters * _CHAR + 10, 38.0) if said else (min(_WIDE / across, max(40.0, 160 / across)), min(_HIGH / down, 40.0))
+    columns, rows = max(len(table[0]) for _, table in found), max(len(table) for _, table in found)
+    some = itertools.islice(held.items(), 256)
+    letters = max(max(len(holders_words(devices)), len(where(block))) for block, devices in some)
+    labelled = columns * (letters * _CHAR + 10) <= 2 * _WIDTH and rows * 38 <= 2 * _HEIGHT
+    cell = (letters * _CHAR + 10, 38.0) if labelled else (
+        min(_WIDTH / columns, max(40.0, 160 / columns)), min(_HEIGHT / rows, 40.0))
     y = 0.0
-    for lead, rows in found[:_MOST_TABLES]:
+    for lead, table in found[:_MAX_TABLES]:
         if lead:
             drawing.text(0, y + 12, lead)
             y += 18
-        _table(drawing, y, held, rows, colours, cell, said)
-        y += cell[1] * len(rows) + _GAP / 2
-    if len(found) > _MOST_TABLES:
-        drawing.text(0, y + 12, f"... and {len(found) - _MOST_TABLES} more, the last at {found[-1][0]}")
-    if not said:
-        drawing.text(0, drawing.high + _LINE, f"{down * len(found)} x {across} blocks of "
+        _draw_table(drawing, y, held, table, colours, cell, labelled)
+        y += cell[1] * len(table) + _GAP / 2
+    if len(found) > _MAX_TABLES:
+        drawing.text(0, y + 12, f"... and {len(found) - _MAX_TABLES} more, the last at {found[-1][0]}")
+    if not labelled:
+        drawing.text(0, drawing.high + _LINE, f"{rows * len(found)} x {columns} blocks of "
                      f"{' x '.join([str(b - a) for a, b in next(iter(held))])}", ' fill="#444"')
     return drawing
 
 
-def _titled(title: Sequence[str], inner: _Drawing) -> _Drawing:
+def _with_title(title: Sequence[str], inner: _Drawing) -> _Drawing:
     drawing = _Drawing()
     for k, text in enumerate(title):
         drawing.text(0, 12 + k * _LINE, text, ' font-weight="bold"' if k == 0 else ' fill="#444"')
@@ -192,60 +204,61 @@ def _titled(title: Sequence[str], inner: _Drawing) -> _Drawing:
 
 
 def single(title: str, held: Held) -> str:
-    """The drawing of one array, by itself."""
+    """Return the SVG of one array."""
     every = sorted({d for devices in held.values() for d in devices}, key=lambda d: d.id)
     line = np.empty(len(every), object)
     line[:] = every
-    return _titled([title], array(held, colours_of(line))).svg()
+    return _with_title([title], _draw_blocks(held, colours_of(line))).svg()
 
 
 def sheet(title: str, mesh: Any, groups: Sequence[tuple[str, Sequence[tuple[str, str, Held]]]]) -> str:
-    """A drawing of a mesh, and of arrays on its devices.
+    """Draw a mesh, and arrays on its devices.
 
     Args:
-      title: of all.
+      title: of the drawing.
       mesh: the mesh.
-      groups: (title, arrays) of each group; of each array its name, its type and who holds which block.
+      groups: (title, arrays) of each group; an array is (name, type, devices of each block).
     Returns:
       The text of an SVG.
     """
     colours = colours_of(mesh.devices)
-    sheet = _titled([title], _grid(mesh, colours))
+    drawing = _with_title([title], _draw_mesh(mesh, colours))
     for name, arrays in groups:
         if not arrays:
             continue
-        y = sheet.high + 2 * _GAP
-        sheet.text(0, y, name, ' font-weight="bold"')
+        y = drawing.high + 2 * _GAP
+        drawing.text(0, y, name, ' font-weight="bold"')
         x, y, high = 0.0, y + _GAP, 0.0
-        for called, type_, held in arrays:
-            one = _titled([called, type_], array(held, colours))
-            if x and x + one.wide > _SHEET:
+        for array_name, type_, held in arrays:
+            one = _with_title([array_name, type_], _draw_blocks(held, colours))
+            if x and x + one.wide > _SHEET_WIDTH:
                 x, y, high = 0.0, y + high + _GAP, 0.0
-            sheet.put(one, x, y)
+            drawing.put(one, x, y)
             x, high = x + one.wide + 2 * _GAP, max(high, one.high)
-    return sheet.svg()
+    return drawing.svg()
 
 
-def _grid(mesh: Any, colours: Colours) -> _Drawing:
-    """The devices of a mesh, where they stand in it: its first axis down, the others across."""
+def _draw_mesh(mesh: Any, colours: Colours) -> _Drawing:
+    """Draw the devices of a mesh, its first axis downwards, the others from left to right."""
     drawing = _Drawing()
     names, sizes = mesh.axis_names, mesh.devices.shape
-    across = mesh.size // sizes[0] if len(sizes) > 1 else min(mesh.size, _MOST_STRIPES)
+    columns = mesh.size // sizes[0] if len(sizes) > 1 else min(mesh.size, _MAX_STRIPES)
     letters = max(len(device_words([d])) for d in mesh.flat_devices)
     wide = letters * _CHAR + 10
-    said = across * wide <= _SHEET and mesh.size <= 256
-    if not said:
-        wide = min(_SHEET / across, 12.0)
-    high = 20.0 if said else 8.0
+    labelled = columns * wide <= _SHEET_WIDTH and mesh.size <= 256
+    if not labelled:
+        wide = min(_SHEET_WIDTH / columns, 12.0)
+    high = 20.0 if labelled else 8.0
     if mesh.size > 1:
         others = ", ".join(map(str, names[1:]))
         drawing.text(0, 12, f"{mesh}{f': {names[0]} down, {others} across' if others else ''}")
     y = drawing.high + 4 if mesh.size > 1 else 0.0
     for i, device in enumerate(mesh.flat_devices):
-        r, c = divmod(i, across)
+        r, c = divmod(i, columns)
         at = ", ".join([f"{name}={k}" for name, k in zip(names, np.unravel_index(i, sizes))])
         drawing.box(c * wide, y + r * high, wide, high, f'fill="{colours(device)}" stroke="#444" stroke-width="0.5"',
                     f"{device_words([device])} at {at}" if mesh.size <= 256 else "")
-        if said:
-            drawing.text(c * wide + wide / 2, y + r * high + high / 2 + 4, device_words([device]), ' text-anchor="middle"')
+        if labelled:
+            drawing.text(c * wide + wide / 2, y + r * high + high / 2 + 4, device_words([device]),
+                         ' text-anchor="middle"')
     return drawing

@@ -1,7 +1,8 @@
-"""Programs that call Python on the host: what they hand on to keep their order, and how they are waited for.
+"""Order the effects of programs (prints, callbacks), and wait for them.
 
-Ordered effects pass a number from call to call (`lamina_ir.thread_order`). Between programs the runtime passes it on:
-the last ordered program's number is an argument of the next, so that they queue like any other work, without waiting.
+Within a program, ordered effects are sequenced by a token that passes from call to call
+(`lamina_ir.thread_effect_token`). Between programs the token result of one ordered program is an argument of the next.
+So the programs queue on the device like any others, and the host does not wait.
 """
 from __future__ import annotations
 
@@ -20,13 +21,16 @@ from ._jaxlib import ArrayImpl
 
 __all__ = ["Order", "at_exit", "effects_barrier", "launched", "order_of", "run_callback"]
 
-_MOST_PENDING = 32
+_MAX_PENDING = 32  # launches with effects in flight, and stored failures
 _TOKEN = shaped((), np.dtype("int32"))
 
 
 # --- order --------------------------------------------------------------------------------------------------------
 class Order:
-    """One device's thread of ordered effects."""
+    """The sequence of ordered effects on one device.
+
+    `lock` is held while an ordered program is launched, so that two threads cannot launch with the same token.
+    """
 
     def __init__(self, device: Any) -> None:
         self.device = device
@@ -34,7 +38,7 @@ class Order:
         self._last: Any = None
 
     def token(self) -> Any:
-        """What the next ordered program is given. After a failure the thread starts anew."""
+        """Return the token for the next ordered program; a new one at the start, and after a failed program."""
         last = self._last
         if last is not None and not last.is_deleted():
             if not last.is_ready():
@@ -47,50 +51,50 @@ class Order:
         self._last = arrays.put(np.int32(0), self.device, False, _TOKEN)
         return self._last
 
-    def passed(self, token: Any) -> None:
+    def set_token(self, token: Any) -> None:
+        """Store the token result of a launched program."""
         self._last = token
 
-    def failed(self) -> None:
+    def reset(self) -> None:
+        """Start with a new token, after a failed launch."""
         self._last = None
 
     def wait(self) -> None:
-        """Until all ordered effects launched so far have happened."""
+        """Wait until all ordered effects launched so far have happened."""
         last, self._last = self._last, None
         if last is not None and not last.is_deleted():
             _jaxlib.wait_for(last)
 
 
-
-
 def order_of(device: Any) -> Order:
-    """The thread of ordered effects of a device."""
-    known = owner.current.orders
-    found = known.get(device)
+    """Return the sequence of ordered effects of a device."""
+    effect_orders = owner.current.orders
+    found = effect_orders.get(device)
     if found is None:
-        found = known.setdefault(device, Order(device))
+        found = effect_orders.setdefault(device, Order(device))
     return found
 
 
 # --- waiting ------------------------------------------------------------------------------------------------------
-_missed: list[Exception] = []
+_failures: list[Exception] = []
 
 
 def launched(receipt: Any) -> None:
-    """A program with effects was launched; `receipt` can be waited for."""
+    """Register a launched program with effects; `receipt` completes when its effects have happened."""
     pending = owner.current.pending
     pending.append(receipt)
-    while len(pending) > _MOST_PENDING:
-        _settle(pending)
+    while len(pending) > _MAX_PENDING:
+        _wait_for_oldest(pending)
 
 
-def _settle(pending: deque[Any]) -> None:
+def _wait_for_oldest(pending: deque[Any]) -> None:
     try:
         pending.popleft().block_until_ready()
     except IndexError:
         pass
     except _jaxlib.LAUNCH_ERRORS as e:
-        if len(_missed) < _MOST_PENDING:
-            _missed.append(e)
+        if len(_failures) < _MAX_PENDING:
+            _failures.append(e)
 
 
 def effects_barrier() -> None:
@@ -102,26 +106,26 @@ def effects_barrier() -> None:
     >>> effects_barrier()
     """
     _wait_for_all(owner.current)
-    if _missed:
-        error = host_errors.translated("effects_barrier", _missed[0])
-        _missed.clear()
+    if _failures:
+        error = host_errors.translated("effects_barrier", _failures[0])
+        _failures.clear()
         raise error
 
 
 @owner.when_closed
-def _wait_for_all(whose: owner.Owner) -> None:
-    """What fails is told by the next barrier."""
-    for order in list(whose.orders.values()):
+def _wait_for_all(state: owner.Owner) -> None:
+    """Wait for the effects of one set of clients. Failures are raised by the next barrier."""
+    for order in list(state.orders.values()):
         try:
             order.wait()
         except _jaxlib.LAUNCH_ERRORS as e:
-            _missed.append(e)
-    while whose.pending:
-        _settle(whose.pending)
+            _failures.append(e)
+    while state.pending:
+        _wait_for_oldest(state.pending)
 
 
 def at_exit() -> None:
-    """Wait for effects; what failed is said, as nobody is left to raise it to."""
+    """Wait for effects at exit. Failures are printed, because no caller is left to catch them."""
     if not backends.in_use():
         return
     try:
@@ -133,9 +137,16 @@ def at_exit() -> None:
 atexit.register(at_exit)
 
 
-# --- without a program --------------------------------------------------------------------------------------------
+# --- eager callbacks ----------------------------------------------------------------------------------------------
 def run_callback(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> tuple[Any, ...]:
-    """A callback on concrete values: Python calls Python."""
+    """Call a callback on concrete values, without a compiled program.
+
+    Args:
+      prim, params: the callback primitive and its parameters.
+      args: arrays, or values that NumPy converts.
+    Returns:
+      The results on the device of the first committed argument, else on the default device.
+    """
     avals = [aval_of(a) for a in args]
     out_avals = prim.infer(*avals, **params)
     device = next((a._sharding._internal_device_list[0] for a in args if type(a) is ArrayImpl and a._committed), None)

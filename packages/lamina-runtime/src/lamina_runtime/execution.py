@@ -1,4 +1,4 @@
-"""A program compiled for one placement: lowered, compiled, its arguments placed, its results dressed."""
+"""Compile a program for one placement, and launch it: place its arguments, run it, wrap its results."""
 from __future__ import annotations
 
 import time
@@ -22,72 +22,78 @@ from .weights import Effort, effort
 
 __all__ = ["FastPath", "Program", "failure", "no_execution", "place", "program_for"]
 
-no_execution = config.Option("no_execution", False, help="raise where a compiled program would run, that of an op included: a "
-                             "program that only looks at others runs none")
+no_execution = config.Option("no_execution", False, help="raise an error instead of running a compiled program, also "
+                                                         "for "
+                             "a single primitive; for tools that only trace, lower and compile")
 
-# What jaxlib's call object reads to run a signature without Python.
+# The tuple that jaxlib's call object needs to run a signature without Python. jaxlib reads the fields by name.
 FastPath = namedtuple("FastPath", "xla_executable out_pytree_def in_shardings out_shardings out_avals out_committed "
                                   "kept_var_bitvec in_device_local_layouts const_args")
 
 
 def compile_logged(low: Any, devices: tuple[Any, ...], options: Any, call: str, name: str, closed: ClosedJaxpr) -> Any:
-    """`compiling.compile`; with `config.log_compiles` what it cost is logged, with `config.dump_ir_to` the program written."""
+    """Compile a lowered program; log it with `config.log_compiles`, and write it to a file with `config.dump_ir_to`."""
     if dumps.dump_ir_to.value is not None:
         dumps.dump(call, name, low, closed)
     if not config.log_compiles.value:
         return compiling.compile(low, devices, options)
-    start, before = time.perf_counter(), compiling.cache_stats()
-    made = compiling.compile(low, devices, options)
-    after = compiling.cache_stats()
-    source = ("found in memory" if after.memory_hits > before.memory_hits else "loaded from disk"
-              if after.disk_hits > before.disk_hits else "compiled")
+    start, stats_before = time.perf_counter(), compiling.cache_stats()
+    executable = compiling.compile(low, devices, options)
+    stats_after = compiling.cache_stats()
+    source = ("found in memory" if stats_after.memory_hits > stats_before.memory_hits else "loaded from disk"
+              if stats_after.disk_hits > stats_before.disk_hits else "compiled")
     types = ", ".join(a.long() for a in closed.in_avals)
-    logger.warning("`%s` (%s) for %s: %s in %.4f s", name, types, device_names(devices), source, time.perf_counter() - start)
-    return made
+    logger.warning("`%s` (%s) for %s: %s in %.4f s", name, types, device_names(devices), source,
+                   time.perf_counter() - start)
+    return executable
 
 
 class Program:
     """A compiled program with everything a launch needs.
 
     Args:
-      call: who asked for it: `jit`, `pmap`, `evaluation`.
+      call: the kind of call: `jit`, `pmap`, `evaluation`.
       closed: the program.
-      name: of the function.
-      placement: how it lies on devices.
-      keep_unused: whether arguments nobody reads are passed on.
-      overrides: the user's settings of the compiler.
-      rules: the lowering rows.
+      name: the name of the function.
+      placement: its devices and shardings.
+      keep_unused: whether unused arguments are passed to the executable.
+      compiler_options: the user's options of the compiler.
+      rules: the lowering rules.
 
     Attributes:
-      in_shardings, out_shardings: jaxlib's, of every argument and result.
-      worn: for a mesh and wished placements, how results are made in their names: (handlers, shardings).
-      window: where launches whose devices wait for each other are counted, in one process; None for others.
-      together, processes: how it is launched where its devices are of several processes, and which; None and () for others.
-      met: whether its groups of devices have come together.
-      pact: what `agreement` keeps of it.
+      in_shardings, out_shardings: jaxlib shardings of all arguments and results.
+      result_handlers: jaxlib objects that wrap the device buffers of each result as an array.
+      named_results: (mesh, user shardings) -> (result handlers, shardings) with NamedShardings over that mesh.
+      window: the window in which launches with collectives are counted; None if it has none, or spans processes.
+      launcher, processes: if its devices belong to several processes, the launcher and the process numbers; else None
+        and ().
+      first_launch_done: whether its devices have connected to each other, which happens in the first launch.
+      launch_group: the data that the launch consistency check stores for it.
+      used_args: for each argument whether the executable takes it.
+      effect_order: the sequence of ordered effects of its device; None if it has none.
     """
 
     __slots__ = ("call", "executable", "loaded", "lowered", "placement", "in_shardings", "out_shardings", "handlers",
-                 "const_args", "kept", "window", "together", "processes", "met", "pact", "in_avals", "out_avals", "_closed",
-                 "order", "effectful", "name", "worn", "_mesh", "__weakref__")
+                 "const_args", "kept", "window", "together", "processes", "met", "pact", "in_avals", "out_avals",
+                 "_closed", "order", "effectful", "name", "worn", "_mesh", "__weakref__")
 
     def __init__(self, call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool,
                  overrides: tuple[tuple[str, Any], ...], rules: Any) -> None:
         devices, here = placement.devices, placement.here
         self.call, self.name, self.placement = call, name, placement
-        self._closed = weakref.ref(closed)  # which remembers this, and is there while anybody can ask for it
+        self._closed = weakref.ref(closed)  # weak, because the program's memo holds this object
         self.in_avals, self.out_avals = closed.in_avals, closed.out_avals
         self.effectful = closed.jaxpr.effectful
         self.together, self.processes = together.over(devices)
         self.met = len(devices) == 1
         self.pact = None
-        # Ordered effects pass a token through the program, as one more operand and result, always the last; never donated.
+        # Ordered effects pass a token through the program, as its last operand and last result. It is never donated.
         self.order = None
         ordered = has_ordered_effects(closed)
         if ordered:
             if placement.members:
-                raise ValueError(f"{call} of `{name}`: ordered effects need a single device, and the devices of a map run at "
-                                 "the same time; use ordered=False")
+                raise ValueError(f"{call} of `{name}`: ordered effects need a single device, and the devices of a map "
+                                 "run at the same time; use ordered=False")
             if len(devices) > 1:
                 raise ValueError(f"jit of `{name}`: ordered effects need a single device; this program runs on "
                                  f"{len(devices)}. Use ordered=False")
@@ -96,39 +102,41 @@ class Program:
                 placement = placement._replace(donated=(*placement.donated, False))
         self._mesh = mesh_told(closed) if placement.partitions > 1 or placement.members else None
         if self._mesh is not None and placement.members and placement.face:
-            self._mesh = self._mesh.local_mesh  # of what is seen here
+            self._mesh = self._mesh.local_mesh  # the local view
         kind = "pmap_" if self._mesh is None else "shard_map_"
-        one_row = here[:len(here) // placement.rows]
-        by_id = sorted(range(len(one_row)), key=lambda i: one_row[i].id) if placement.partitions > 1 else None
+        member_devices = here[:len(here) // placement.rows]
+        by_id = None
+        if placement.partitions > 1:
+            by_id = sorted(range(len(member_devices)), key=lambda i: member_devices[i].id)
         self.lowered = low = lower(thread_order(closed) if ordered else closed, placement=placement, rules=rules,
                                    name=f"{kind if placement.members else ''}{name}", keep_unused=keep_unused,
                                    platform=backends.lowering_platform(devices[0]), partition_order=by_id)
         n_out = len(closed.out_avals)
         split = placement.partitions > 1
-        free = tuple([t is None for t in placement.outs]) if placement.outs else (True,) * n_out
+        unspecified = tuple([t is None for t in placement.outs]) if placement.outs else (True,) * n_out
         if self.processes:
             overrides = (*_jaxlib.lone_overrides(low.platform), *overrides)
-        cheap, rolled = effort(closed) if len(devices) == 1 else Effort()
-        options = compiling.Options(*placement.grid, free if split else (), cheap,
+        fast_compile, rolled_loops = effort(closed) if len(devices) == 1 else Effort()
+        options = compiling.Options(*placement.grid, unspecified if split else (), fast_compile,
                                     len(devices) > 1 and bool(getattr(low, "host_functions", ())),
-                                    getattr(low, "shardy", False), overrides, rolled)
+                                    getattr(low, "shardy", False), overrides, rolled_loops)
         self.loaded = compile_logged(low, devices, options, call, name, closed)
         self.executable = self.loaded.executable
         self.kept = low.kept_args[:-1] if ordered else low.kept_args
-        whole = shardings.part if placement.face else shardings.tiled
-        everywhere = whole(here, Tiles())
-        self.in_shardings = [everywhere if t is None else whole(here, t) for t in placement.ins] or [
+        make_sharding = shardings.part if placement.face else shardings.tiled
+        everywhere = make_sharding(here, Tiles())
+        self.in_shardings = [everywhere if t is None else make_sharding(here, t) for t in placement.ins] or [
             everywhere] * len(self.kept)
         safe_launch.check_constants(call, name, low.const_args)
         self.const_args = [place(c, everywhere) for c in low.const_args]
-        # The compiler has chosen where nobody wished anything; no tiles means a copy everywhere.
-        found = self.executable.get_output_shardings() if split else None
-        chosen = [Tiles()] * n_out if found is None else [_tiles(p) for p in found]
-        if placement.face and split:  # the processes hold copies, as far as the compiler knows
-            own = [devices.index(d) for d in one_row]
+        # Results without a user sharding have the sharding that the compiler chose. No tiles means replicated.
+        compiler_shardings = self.executable.get_output_shardings() if split else None
+        chosen = [Tiles()] * n_out if compiler_shardings is None else [_tiles_from_proto(p) for p in compiler_shardings]
+        if placement.face and split:  # each process holds a replica as far as XLA knows; take the part in this process
+            own = [devices.index(d) for d in member_devices]
             chosen = rows_of_results(closed, placement, [t.part(own)[0] for t in chosen])
-        wanted = placement.outs or (None,) * n_out
-        self.out_shardings = [whole(here, c if t is None else t) for t, c in zip(wanted, chosen)]
+        user_outs = placement.outs or (None,) * n_out
+        self.out_shardings = [make_sharding(here, c if t is None else t) for t, c in zip(user_outs, chosen)]
         if self._mesh is not None and placement.members and (len(here) > 1 or not placement.face):
             self.out_shardings = [shardings.in_words(self._mesh, s, a.ndim)
                                   for s, a in zip(self.out_shardings, closed.out_avals)]
@@ -137,7 +145,8 @@ class Program:
         avals = [*closed.out_avals, *low.out_avals[n_out:]]
         self.handlers = [_jaxlib.result_handler(a, s, placement.committed) for a, s in zip(avals, self.out_shardings)]
         self.worn: dict[Any, tuple[list[Any], list[Any]]] = {}
-        # Launches whose devices wait for each other go through a window; those over several processes go one at a time.
+        # Launches with collectives are counted in a window, which limits how many are in flight. Multi-process launches
+        # need none: they run one at a time.
         if self.together is not None:
             self.window = None
         elif placement.members:
@@ -147,12 +156,14 @@ class Program:
 
     @property
     def staged(self) -> ClosedJaxpr | None:
-        """What was compiled, while anybody holds it."""
+        """The source program; None if it has been freed."""
         return self._closed()
 
-    def words(self, flat: Sequence[Any], layout: Any = None) -> tuple[list[Any], list[Any]]:
-        """How results are made, and their placements, said in the names of a mesh of just the program's devices: that of the
-        user's placements of arguments and results (a `Layout`), else of the arguments, that in scope, that of constraints."""
+    def words(self, flat: Sequence[Any], user_shardings: Any = None) -> tuple[list[Any], list[Any]]:
+        """Return result handlers and shardings, as NamedShardings if a mesh over exactly these devices is known.
+
+        The mesh is looked up in: the user shardings, the arguments, the mesh in scope, the sharding constraints.
+        """
         placement = self.placement
         if placement.members or placement.face or not placement.committed:
             return self.handlers, self.out_shardings
@@ -163,71 +174,78 @@ class Program:
                 mesh = x._sharding._mesh
                 if mesh.flat_devices == devices:
                     break
-        for other in (None if layout is None else layout.mesh, mesh, mesh_in_scope(), self._mesh):
+        for other in (None if user_shardings is None else user_shardings.mesh, mesh, mesh_in_scope(), self._mesh):
             if other is not None and other.flat_devices == devices:
-                return self._worn(other, None if layout is None else layout.outs)
+                return self._name_results(other, None if user_shardings is None else user_shardings.outs)
         return self.handlers, self.out_shardings
 
-    def _worn(self, mesh: Any, wished: Sequence[Any] | None) -> tuple[list[Any], list[Any]]:
-        key = mesh, None if wished is None else tuple([0 if s is None else s.face for s in wished])
+    def _name_results(self, mesh: Any, user_outs: Sequence[Any] | None) -> tuple[list[Any], list[Any]]:
+        key = mesh, None if user_outs is None else tuple([0 if s is None else s.face for s in user_outs])
         found = self.worn.get(key)
         if found is None:
             if len(self.worn) > 64:
                 self.worn.clear()
             avals = self.out_avals
-            told = [s if s is not None and s._mesh is not None else shardings.in_words(mesh, p, a.ndim) for s, p, a in zip(
-                wished or (None,) * len(avals), self.out_shardings, avals)] + self.out_shardings[len(avals):]
+            shardings_out = [s if s is not None and s._mesh is not None else shardings.in_words(mesh, p, a.ndim)
+                             for s, p, a in zip(user_outs or (None,) * len(avals), self.out_shardings, avals)]
+            shardings_out += self.out_shardings[len(avals):]
             handlers = [h if s is p else _jaxlib.result_handler(a, s, True) for h, s, p, a in zip(
-                self.handlers, told, self.out_shardings, avals)] + self.handlers[len(avals):]
-            found = self.worn[key] = handlers, told
+                self.handlers, shardings_out, self.out_shardings, avals)] + self.handlers[len(avals):]
+            found = self.worn[key] = handlers, shardings_out
         return found
 
-    def run(self, flat: Sequence[Any], layout: Any = None) -> list[Any]:
-        """Run on flat arguments, wherever they are; `layout` are the user's placements of arguments and results, or None."""
+    def run(self, flat: Sequence[Any], user_shardings: Any = None) -> list[Any]:
+        """Launch on flat arguments with any placement, and return the flat results.
+
+        `user_shardings` are those of arguments and results, or None.
+        """
         if no_execution.ever and no_execution.value:
-            raise RuntimeError(f"{self.call} of `{self.name}`: config no_execution is set, and this would run a compiled "
-                               "program. Trace, lower and compile it instead (lower(...).compile()), or unset it")
-        handlers = self.words(flat, layout)[0]
+            raise RuntimeError(f"{self.call} of `{self.name}`: config no_execution is set, and this would run a "
+                               "compiled program. Trace, lower and compile it instead (lower(...).compile()), or unset "
+                               "it")
+        handlers = self.words(flat, user_shardings)[0]
         args = list(self.const_args)
         if args:
             safe_launch.check_constants(self.call, self.name, args)
         args += [place(x, s, a) for x, k, s, a in zip(flat, self.kept, self.in_shardings, self.in_avals) if k]
         failures, failure = self.loaded.failures, None
         if failures is None:
-            outs = self._started(args, handlers)
+            outs = self._start(args, handlers)
         else:
             try:
-                outs = failures.settled(f"{self.call} of `{self.name}`", lambda: self._started(args, handlers))
+                outs = failures.settled(f"{self.call} of `{self.name}`", lambda: self._start(args, handlers))
             except CallbackError as e:
                 if self.together is None:
                     raise
                 outs, failure = [], e
         if self.window is not None:
             self.window.passed(outs)
-        looks = debug.wanted()
-        if looks or self.together is not None and failures is not None:
+        checked = debug.wanted()
+        if checked or self.together is not None and failures is not None:
             closed = self._closed()
             assert closed is not None
             if self.together is not None:
                 debug.settle(self.name, closed, self.placement, flat, outs, failure)
             else:
-                # An op that is run by itself; of control flow the operation inside is wanted.
-                eqns, several = closed.jaxpr.eqns, len(self.placement.devices) > 1
-                alone = len(eqns) == 1 and eqns[0].source is None and not eqns[0].primitive.subprograms
-                debug.check_results(self.name, outs, closed, flat, eqns[0].primitive.name if alone else None,
-                                    self.placement if several or self.placement.members else None)
+                # Name the primitive if this is the program of one eager primitive. For control flow, find the equation
+                # inside.
+                eqns, is_parallel = closed.jaxpr.eqns, len(self.placement.devices) > 1
+                is_single_primitive = len(eqns) == 1 and eqns[0].source is None and not eqns[0].primitive.subprograms
+                debug.check_results(self.name, outs, closed, flat,
+                                    eqns[0].primitive.name if is_single_primitive else None,
+                                    self.placement if is_parallel or self.placement.members else None)
         if launches.watchers:
             launches.told(self, flat, outs)
         return list(outs)
 
-    def _started(self, args: list[Any], handlers: list[Any]) -> Sequence[Any]:
+    def _start(self, args: list[Any], handlers: list[Any]) -> Sequence[Any]:
         if self.together is not None:
             return self.together.launch(self, args, lambda: self._launch(args, handlers))
         if not self.met:
             self.met = True
-            ordered = owner.current.together
-            if ordered is not None:
-                return ordered.alone(lambda: self._launch(args, handlers), args)
+            launcher = owner.current.together
+            if launcher is not None:
+                return launcher.alone(lambda: self._launch(args, handlers), args)
         return self._launch(args, handlers)
 
     def _launch(self, args: list[Any], handlers: list[Any]) -> list[Any]:
@@ -235,57 +253,60 @@ class Program:
         if not self.effectful:
             return self.executable.execute_sharded(args).consume_with_handlers(handlers)
         if order is None:
-            found = self.executable.execute_sharded(args, with_tokens=True)
-            outs = found.consume_with_handlers(handlers)
-            self._launched(found.consume_token())
+            result = self.executable.execute_sharded(args, with_tokens=True)
+            outs = result.consume_with_handlers(handlers)
+            self._note_launch(result.consume_token())
             return outs
         with order.lock:
             try:
-                found = self.executable.execute_sharded([*args, order.token()], with_tokens=True)
+                result = self.executable.execute_sharded([*args, order.token()], with_tokens=True)
             except _jaxlib.LAUNCH_ERRORS:
-                order.failed()
+                order.reset()
                 raise
-            *outs, token = found.consume_with_handlers(handlers)
-            order.passed(token)
-            effects.launched(found.consume_token())
+            *outs, token = result.consume_with_handlers(handlers)
+            order.set_token(token)
+            effects.launched(result.consume_token())
         return outs
 
-    def _launched(self, receipt: Any) -> None:
+    def _note_launch(self, receipt: Any) -> None:
         if self.loaded.failures is None:
             effects.launched(receipt)
         else:
             receipt.block_until_ready()
 
-    def fast_path(self, flat: Sequence[Any], out_tree: Any, layout: Any = None) -> Any:
-        """What lets jaxlib run the next call of this signature by itself; None where Python has to look on: at what a callback
-        raises, at the other processes of a program over several, and at an argument that lies on as many devices as it should,
-        but otherwise, which jaxlib would not notice."""
+    def fast_path(self, flat: Sequence[Any], out_tree: Any, user_shardings: Any = None) -> Any:
+        """Return the data with which jaxlib runs further calls of this signature without Python; None if it must not.
+
+        Python is needed for: multi-process launches, errors of callbacks, launch watchers, NaN checks on several
+        devices, results that are not a jaxlib tree. It is also needed for an argument with the right number of devices
+        but another sharding, because jaxlib would use its shards unchanged.
+        """
         if self.together is not None or self.lowered.host_functions or type(out_tree) is not _jaxlib.PyTreeDef:
             return None
         if launches.watchers:
             return None
         n = len(self.placement.devices)
-        if (n > 1 or self.placement.members) and debug.wanted():  # which names devices, as the placement says
+        if (n > 1 or self.placement.members) and debug.wanted():  # its report names devices of the placement
             return None
         for x, k, s in zip(flat, self.kept, self.in_shardings):
             if k and type(x) is ArrayImpl and x._sharding is not s and x._sharding != s:
                 if x._sharding.num_devices == n and type(x._sharding) is not SingleDeviceSharding:
                     return None
         n_const, n_out = len(self.const_args), len(self.handlers)
-        kept = [True] * n_const + list(self.kept)
-        ins = [c._sharding for c in self.const_args] + [s for s, k in zip(self.in_shardings, self.kept) if k]
-        return FastPath(self.executable, out_tree, ins, self.words(flat, layout)[1], self.out_avals,
-                        [self.placement.committed] * n_out, kept, [None] * len(ins), self.const_args)
+        used_args = [True] * n_const + list(self.kept)
+        in_shardings = [c._sharding for c in self.const_args] + [s for s, k in zip(self.in_shardings, self.kept) if k]
+        return FastPath(self.executable, out_tree, in_shardings, self.words(flat, user_shardings)[1], self.out_avals,
+                        [self.placement.committed] * n_out, used_args, [None] * len(in_shardings), self.const_args)
 
 
-def _tiles(proto: Any) -> Tiles:
+def _tiles_from_proto(proto: Any) -> Tiles:
     tiles = _jaxlib.sharding_from_proto(proto)
     return Tiles.parse(str(tiles)) if tiles.is_tiled() else Tiles()
 
 
 def _names_collectives(closed: ClosedJaxpr) -> bool:
-    """Whether the members of a map wait for each other in this program."""
-    todo, seen = [closed], {closed}  # programs may share programs that share programs
+    """Return whether a program has collectives, so that the members of its map wait for each other."""
+    todo, seen = [closed], {closed}  # nested programs can be shared at every level; visit each once
     for program in todo:
         for e in program.jaxpr.eqns:
             if e.primitive.axis_params and e.invars:
@@ -297,19 +318,20 @@ def _names_collectives(closed: ClosedJaxpr) -> bool:
 
 
 def place(x: Any, sharding: Any, aval: Any = None) -> Any:
-    """An argument where the program expects it."""
+    """Return an argument with the sharding that the program expects."""
     if type(x) is ArrayImpl:
         old = x._sharding
         if old is sharding or old == sharding:
             return x
         if old.num_devices == 1 and sharding.num_devices == 1:
-            alone = arrays.alone(x)  # a program over processes takes it as it is
-            if alone._sharding._device == shardings.sharding_devices(sharding)[0]:
-                return alone
+            single = arrays.alone(x)
+            if single._sharding._device == shardings.sharding_devices(sharding)[0]:
+                return single
         if type(sharding) is SingleDeviceSharding and type(old) is SingleDeviceSharding:
             return arrays.put_pieces(x.aval, sharding, [x], [sharding._device], x._committed)
         if type(old) is SingleDeviceSharding and old.on_host and not x._committed and sharding.on_host:
-            # Nobody chose its place, and the host sees the memory of CPUs: this takes half the time of cutting and sending.
+            # Not committed, and CPU memory can be read by the host: slicing on the host takes half the time of slicing
+            # on the device and copying.
             return transfers.spread(arrays.host_value(x), x.aval, sharding)
         return transfers._move(x, sharding)
     if type(sharding) is SingleDeviceSharding:
@@ -319,74 +341,79 @@ def place(x: Any, sharding: Any, aval: Any = None) -> Any:
 
 def program_for(call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool = False,
                 overrides: tuple[tuple[str, Any], ...] = (), rules: Any = None) -> Program:
-    """The program compiled for a placement, remembered with it.
+    """Return the program compiled for a placement, from the cache if it is there.
 
     Args:
-      overrides: the user's settings of the compiler.
-      rules: the lowering rows of a step that was lowered before; None, or of another platform: those in force.
+      call, closed, name, placement, keep_unused: as for `CompiledProgram`.
+      compiler_options: the user's options of the compiler.
+      rules: the lowering rules of a call that is already lowered; None, or those of another platform: the current
+        rules.
     """
     closed = placed(closed)
     platform = backends.lowering_platform(placement.devices[0])
     if rules is None or rules.platform != platform:
         rules = rows(platform)
-    # `_explain` reads this by position.
+    # `_explain_miss` reads this tuple by position.
     key = ("xla", placement, keep_unused, rules.version, overrides, name if placement.members else None)
 
     def make() -> Program:
         if config.explain_cache_misses.value:
-            _explain(closed, name, key)
+            _explain_miss(closed, name, key)
         return Program(call, closed, name, placement, keep_unused, overrides, rules)
 
     return compiling.remembered(closed, key, make)
 
 
-def _explain(closed: ClosedJaxpr, name: str, key: tuple[Any, ...]) -> None:
-    """Say why a program that was compiled before is compiled again."""
+def _explain_miss(closed: ClosedJaxpr, name: str, key: tuple[Any, ...]) -> None:
+    """Log why a program that was compiled before is compiled again: the difference from the most similar cached key."""
     known = [k for k in closed.remembered() if isinstance(k, tuple) and k[0] == "xla"]
     if not known:
         return
     new: Placement = key[1]
 
     def reasons(old: tuple[Any, ...]) -> list[str]:
-        found, was = [], old[1]
-        if was.devices != new.devices:
-            found.append(f"devices changed from {device_names(was.devices)} to {device_names(new.devices)}")
-        if was.committed != new.committed:
-            found.append("arguments are committed to their device now" if new.committed else "arguments are not committed to a "
-                         "device now")
-        for i, (a, b) in enumerate(zip(was.ins or new.ins, new.ins or was.ins)):
+        found, old_placement = [], old[1]
+        if old_placement.devices != new.devices:
+            found.append(f"devices changed from {device_names(old_placement.devices)} to {device_names(new.devices)}")
+        if old_placement.committed != new.committed:
+            found.append("arguments are committed to their device now" if new.committed else
+                         "arguments are not committed to a device now")
+        for i, (a, b) in enumerate(zip(old_placement.ins or new.ins, new.ins or old_placement.ins)):
             if a != b:
-                found.append(f"sharding of flat argument {i} changed from {_said(a)} to {_said(b)}")
-        if was.donated != new.donated or old[2] != key[2]:
-            found.append("donated or kept arguments changed")
+                found.append(f"sharding of flat argument {i} changed from {_format_tiles(a)} to {_format_tiles(b)}")
+        if old_placement.donated != new.donated or old[2] != key[2]:
+            found.append("donated or used arguments changed")
         if old[3] != key[3]:
             found.append("lowering rules were redefined")
-        if was.outs != new.outs:
+        if old_placement.outs != new.outs:
             found.append("out_shardings changed")
         if old[4] != key[4]:
             found.append(f"compiler_options changed from {dict(old[4])} to {dict(key[4])}")
         return found
 
-    told("compile", name, min(map(reasons, known), key=len) or ["it was forgotten"])  # the nearest of those known
+    told("compile", name, min(map(reasons, known), key=len) or ["it was evicted from the cache"])
 
 
-def _said(tiles: Tiles | None) -> str:
+def _format_tiles(tiles: Tiles | None) -> str:
     return "none" if tiles is None else tiles.text()
 
 
 def failure(call: str, name: str, error: Exception) -> BaseException:
-    """jaxlib's error in our words; the cause keeps its text. A callback's own exception becomes the cause's cause, and an
-    interrupt or exit that it raised comes as it is."""
-    raised = host_errors.original(error)
-    if raised is not None:
-        if not isinstance(raised, Exception):
-            return raised
-        error.__cause__ = raised
-        return host_errors.kind_of(raised)(f"{call} of `{name}`: {raised}")
-    lost = gone.instead(f"{call} of `{name}`", error)
-    if lost is not None:
-        return lost
+    """Convert a jaxlib error to an error of this package; the original becomes its cause.
+
+    If a callback raised an exception, that exception becomes the cause of the original. KeyboardInterrupt and
+    SystemExit of a callback are returned unchanged.
+    """
+    callback_error = host_errors.original(error)
+    if callback_error is not None:
+        if not isinstance(callback_error, Exception):
+            return callback_error
+        error.__cause__ = callback_error
+        return host_errors.kind_of(callback_error)(f"{call} of `{name}`: {callback_error}")
+    peer_error = gone.instead(f"{call} of `{name}`", error)
+    if peer_error is not None:
+        return peer_error
     if "Disallowed" in str(error):
-        return ExecutionError(f"{call} of `{name}`: the transfer guard refuses to move an argument: {error}. Move it with "
-                            "device_put before the call, or allow it with lamina.transfer_guard('allow')")
+        return ExecutionError(f"{call} of `{name}`: the transfer guard refuses to move an argument: {error}. Move it "
+                              "with device_put before the call, or allow it with lamina.transfer_guard('allow')")
     return ExecutionError(f"{call} of `{name}`: the compiled program could not be built or failed: {error}")

@@ -1,4 +1,4 @@
-"""For compiled functions of other libraries that programs call: where XLA's headers are, and capsules of functions."""
+"""Register compiled functions of other libraries as FFI targets: header directory, capsules, registration."""
 from __future__ import annotations
 
 import ctypes
@@ -12,7 +12,7 @@ __all__ = ["ffi_lowering", "include_dir", "pycapsule", "register_ffi_target"]
 
 
 def include_dir() -> str:
-    """The folder of the headers that compiled functions are built with.
+    """Return the directory of XLA's C++ headers, for building FFI functions.
 
     >>> include_dir().endswith("include")
     True
@@ -21,14 +21,14 @@ def include_dir() -> str:
 
 
 def pycapsule(funcptr: Any) -> Any:
-    """A capsule of a function of a library that ctypes has loaded, as the registration of custom calls takes it.
+    """Wrap a function of a library loaded with ctypes in a capsule, for `register_ffi_target`.
 
     Args:
       funcptr: the function, or its address.
     Returns:
       The capsule.
     Raises:
-      TypeError: it is no function of a library and no address.
+      TypeError: `funcptr` is neither a ctypes function nor an address.
 
     >>> type(pycapsule(ctypes.CDLL(None).abs)).__name__
     'PyCapsule'
@@ -36,36 +36,36 @@ def pycapsule(funcptr: Any) -> Any:
     make = ctypes.pythonapi.PyCapsule_New
     make.argtypes, make.restype = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p), ctypes.py_object
     try:
-        if isinstance(funcptr, (str, bytes)):  # ctypes takes the address of the text
+        if isinstance(funcptr, (str, bytes)):  # ctypes would use the address of the text
             raise ctypes.ArgumentError
         address = funcptr if isinstance(funcptr, int) else ctypes.cast(funcptr, ctypes.c_void_p).value
     except ctypes.ArgumentError:
-        raise TypeError(f"pycapsule: expected a function of a library that ctypes has loaded; got "
+        raise TypeError(f"pycapsule: expected a function of a library loaded with ctypes; got "
                         f"{type(funcptr).__name__}") from None
     if not address:
-        raise TypeError("pycapsule: expected a function of a library that ctypes has loaded; got a null pointer")
+        raise TypeError("pycapsule: expected a function of a library loaded with ctypes; got a null pointer")
     return make(address, b"xla._CUSTOM_CALL_TARGET", None)
 
 
 def register_ffi_target(name: str, fn: Any, platform: str = "cpu", api_version: int = 1) -> None:
-    """Tell the compiler of a function of another library, which `ffi_lowering(name)` calls.
+    """Register a compiled function with XLA, as the target of `ffi_lowering(name)`.
 
     Args:
-      name: what it is to be called.
-      fn: its capsule, see `pycapsule`; or a dict of the capsules of its stages, by their names.
-      platform: where it runs: 'cpu', 'cuda' or 'rocm'.
+      name: name of the target.
+      fn: capsule of the function, see `pycapsule`; or a dict from the names of its stages to their capsules.
+      platform: 'cpu', 'cuda' or 'rocm'.
       api_version: 1 for handlers of XLA's FFI; 0 for functions of the older interface.
     Raises:
-      TypeError: `name` is no text.
-      ValueError: the platform is not known, or the name is taken by another function.
+      TypeError: `name` is not a string, or `fn` is not a capsule.
+      ValueError: the platform is unknown, or another function has the name.
 
     >>> register_ffi_target("kernel", None)
     Traceback (most recent call last):
-    TypeError: register_ffi_target: fn must be a capsule, as pycapsule(function) gives it, or a dict of them; got NoneType: None
+    TypeError: register_ffi_target: fn must be a capsule, as pycapsule(function) gives it, or a dict of them; got ...
     """
     call = "register_ffi_target"
     if not isinstance(name, str):
-        raise TypeError(f"{call}: name must be a text; got {type(name).__name__}: {name!r:.60}")
+        raise TypeError(f"{call}: name must be a string; got {type(name).__name__}: {name!r:.60}")
     if not isinstance(fn, dict) and type(fn).__name__ != "PyCapsule":
         raise TypeError(f"{call}: fn must be a capsule, as pycapsule(function) gives it, or a dict of them; got "
                         f"{type(fn).__name__}: {fn!r:.60}")

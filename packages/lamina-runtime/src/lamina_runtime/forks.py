@@ -1,11 +1,14 @@
-"""What a forked child does: it computes with NumPy.
+"""Make forked children safe: after `os.fork()` the child computes with NumPy.
 
-XLA's threads stay behind in the parent, and the locks they held stay locked: a child that compiles, on a new client too, waits
-for ever or is ended by XLA itself, and one that runs a program larger than a few kilobytes waits for threads that are not
-there. So a child of a process that has used a device says once that it goes on without XLA, and does: the parent's
-arrays can be read, whatever is called is evaluated by the NumPy meanings of its ops, and what asks for several devices or for a
-compiled program is refused. Functions take the place of the real ones for that: where nothing forks nothing is asked. A
-child of a process that has only imported us is like any other.
+`fork` copies only the calling thread. XLA's threads do not exist in the child, and locks that they held stay locked. A
+child that compiles, even with a new client, hangs or is aborted by XLA. One that runs a program larger than a few
+kilobytes waits forever for threads that do not exist.
+
+Therefore a child of a process that has used a device works without XLA, and warns once. Arrays of the parent can be
+read if they are computed already. Calls run with the NumPy evaluator. Compiling, running compiled programs and using
+several devices raise an error. For this, the after-fork handler replaces functions of this package in the child, so
+that processes that do not fork pay nothing. A child of a process that has only imported the package needs no such
+treatment.
 """
 from __future__ import annotations
 
@@ -22,43 +25,43 @@ from . import _jaxlib, array_methods, arrays, backends, compiling, on_device, ow
 
 __all__ = ["install"]
 
-_WHY = "this process was forked from one that had used a device, and XLA's threads do not come along"
-_INSTEAD = "Start workers with multiprocessing.get_context('spawn') (or 'forkserver'), or fork before the first array"
+_WHY = "this process was forked from one that had used a device, and XLA's threads do not survive a fork"
+_FIX = "Start workers with multiprocessing.get_context('spawn') (or 'forkserver'), or fork before the first array"
 
 
 def _refuse(*args: Any, **kwargs: Any) -> NoReturn:
-    raise RuntimeError(f"{_WHY}: it can compute with NumPy, but not place, compile or run anything on a device. {_INSTEAD}")
+    raise RuntimeError(f"{_WHY}: it can compute with NumPy, but not place, compile or run anything on a device. {_FIX}")
 
 
-def _ready(x: Any) -> Any:
-    """In place of waiting: a child would wait for ever."""
+def _check_ready(x: Any) -> Any:
+    """Replacement for waiting for an array: raise an error if it is not computed yet; waiting would hang."""
     if isinstance(x, _jaxlib.ArrayImpl) and not x.is_deleted() and not x.is_ready():
-        raise RuntimeError(f"an array is not computed yet, and never will be here: {_WHY}. {_INSTEAD}")
+        raise RuntimeError(f"an array was not computed before the fork and cannot be computed here: {_WHY}. {_FIX}")
     return x
 
 
-def _on_host(aval: Any, sharding: Any, pieces: Any, *more: Any) -> Any:
-    """In place of a transfer to one device."""
+def _put_on_host(aval: Any, sharding: Any, pieces: Any, *more: Any) -> Any:
+    """Replacement for a transfer to one device: return a host array."""
     return HostArray.of(np.array(pieces[0], aval.dtype), aval) if len(pieces) == 1 else _refuse()
 
 
-class _Told(slots.NumPyEvaluator):
-    """The NumPy evaluator, which says that it is none of XLA when it is first used."""
+class _WarningNumPyEvaluator(slots.NumPyEvaluator):
+    """The NumPy evaluator, which warns on first use that XLA is not available."""
 
-    told = False
+    _has_warned = False
 
-    def _tell(self) -> None:
-        if not self.told:
-            self.told = True
-            warnings.warn(f"{_WHY}: from here on it computes with NumPy, which is slow. {_INSTEAD}", RuntimeWarning,
+    def _warn_once(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(f"{_WHY}: from now on it computes with NumPy, which is slow. {_FIX}", RuntimeWarning,
                           stacklevel=4)
 
     def primitive(self, prim: Any, args: Any, params: Any) -> Any:
-        self._tell()
+        self._warn_once()
         return super().primitive(prim, args, params)
 
     def program(self, closed: Any, args: Any) -> Any:
-        self._tell()
+        self._warn_once()
         return super().program(closed, args)
 
 
@@ -67,22 +70,22 @@ def _in_child() -> None:
         _jaxlib.keep_for_ever(client)
     if not backends.in_use():
         return
-    read = arrays._read
-    arrays._read = lambda x, *more: read(_ready(x), *more)
-    arrays._wait_for = _jaxlib.wait_for = _ready
-    # Every launch asks first whether its arguments are usable.
+    read_array = arrays._read
+    arrays._read = lambda x, *more: read_array(_check_ready(x), *more)
+    arrays._wait_for = _jaxlib.wait_for = _check_ready
+    # Every launch checks its arguments first, so replacing the check blocks all launches.
     compiling.compile = safe_launch.check_usable = _refuse
-    arrays._device_put = _on_host
+    arrays._device_put = _put_on_host
     array_methods.row_of = lambda x, index: None
     on_device.moved = lambda x, sharding: None
-    transfer_counts._lock = threading.Lock()  # another thread may have held it
+    transfer_counts._lock = threading.Lock()  # another thread of the parent may have held the old one
     owner.current.orders.clear()
     owner.current.pending.clear()
-    slots.use_numpy(_Told())
-    _jaxlib.PjitFunctionCache.clear_all()  # what jaxlib would run by itself comes to Python, and goes to NumPy
+    slots.use_numpy(_WarningNumPyEvaluator())
+    _jaxlib.PjitFunctionCache.clear_all()  # so that calls on the C++ fast path reach the NumPy evaluator
 
 
 def install() -> None:
-    """Have forked children told."""
+    """Register the after-fork handler."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_in_child)

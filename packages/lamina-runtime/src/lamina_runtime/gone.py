@@ -1,81 +1,99 @@
-"""What is raised where another process is gone, and in place of which errors. Who watches the others stands in `losses`, and is
-loaded where there are any."""
+"""Errors for failed processes, and the mapping from jaxlib errors to them.
+
+Failures are detected by `failure_handling`, which is imported only if there are several processes.
+"""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
 
-__all__ = ["LaunchFailedError", "ProcessLostError", "begin", "instead"]
+__all__ = ["FailureMonitor", "LaunchFailedError", "ProcessLostError", "instead", "set_failure_monitor"]
 
-# What jaxlib says of a connection that ended, in either place.
-_BROKEN = re.compile(r"[Gg]loo|coordination|Connection (closed|reset)|Socket closed|CANCELLED|NCCL")
+_T = TypeVar("_T")
+# What Gloo, NCCL and jaxlib's coordination client report if a connection broke, at either end. There is no error code
+# to test.
+_BROKEN_CONNECTION = re.compile(r"[Gg]loo|coordination|Connection (closed|reset)|Socket closed|CANCELLED|NCCL")
 
 
-class _OfProcesses(RuntimeError):
-    """An error with the numbers of some processes, in order: `process_indices`."""
+class _PeerError(RuntimeError):
+    """An error with the indices of the processes concerned, ascending: `process_indices`."""
 
     def __init__(self, message: str, process_indices: Iterable[int] = ()) -> None:
         super().__init__(message)
         self.process_indices = tuple(sorted({*process_indices}))
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> Any:  # the default would drop the indices
         return type(self), (str(self), self.process_indices)
 
 
-class ProcessLostError(_OfProcesses):
-    """Other processes have ended, or are silent, and what this one was to do with them cannot be done.
+class ProcessLostError(_PeerError):
+    """Other processes have ended or do not respond, so an operation that needs them cannot be done.
 
-    What needs no other process works on. `shutdown()` and then `initialize(...)` make a new system of those who are left; what
-    was jitted works there.
+    Operations that need no other process keep working. `shutdown()` and then `initialize(...)` form a new system of the
+    remaining processes; functions jitted earlier work there.
 
     Attributes:
-      process_indices: numbers of those that are gone, in order. This process's own: the others have taken it for lost.
+      process_indices: indices of the lost processes, ascending. This process's own index: the others consider it lost.
 
     >>> ProcessLostError("jit of `f`: process 2 is gone", [2]).process_indices
     (2,)
     """
 
 
-class LaunchFailedError(_OfProcesses):
-    """A launch that all its processes had agreed on has failed in some of them, for want of memory say, and not in all: the
-    others would wait for their data for ever. So all launches over several processes end.
+class LaunchFailedError(_PeerError):
+    """A launch that all its processes had agreed on failed in some of them, but not in all.
 
-    Those in which it failed raise their own error. All of them are there, and what needs no other process works on.
-    `shutdown()` and then `initialize(...)` in all make a new system.
+    An example is an exhausted memory. The other processes would wait for the missing data forever, so all multi-process
+    launches are ended. The processes in which the launch failed raise their own error. No process is lost, and
+    operations that need no other process keep working. `shutdown()` and then `initialize(...)` in all processes form a
+    new system.
 
     Attributes:
-      process_indices: numbers of those in which it failed, in order.
+      process_indices: indices of the processes in which the launch failed, ascending.
 
     >>> LaunchFailedError("pmap of `f`: a launch failed in process 1", [1]).process_indices
     (1,)
     """
 
 
-class Watch(Protocol):
-    """Who knows what has become of the other processes, as `losses.Watch`."""
+class FailureMonitor(Protocol):
+    """Interface of `failure_handling.FailureMonitor`, which tracks failures of other processes."""
 
-    def told(self) -> bool:
-        """Whether one is gone; waits for the word shortly."""
+    def check(self, program: Any) -> None:
+        """Raise if a program over several processes cannot be launched any more."""
 
-    def error(self, call: str) -> ProcessLostError | LaunchFailedError:
-        """Of a call that failed."""
+    def run_in_worker_thread(self, call: str, act: Callable[[], _T]) -> _T:
+        """Run a launch that may connect devices in another thread, which is abandoned if a process fails."""
+
+    def preserve_connections(self) -> AbstractContextManager[None]:
+        """Context in which devices of this process are connected; these connections survive the loss of a process."""
+
+    def confirm_failure(self, suspects: Iterable[int] = ()) -> bool:
+        """Return whether a process has failed or left, after a short wait for the report."""
+
+    def report_launch_failure(self, call: str, launch: str, processes: int, error: BaseException) -> None:
+        """Report to the other processes that an agreed launch failed in this one."""
+
+    def make_error(self, call: str) -> ProcessLostError | LaunchFailedError:
+        """Return the error of an operation that failed."""
 
 
-_latest: Watch | None = None
+_monitor: FailureMonitor | None = None
 
 
-def begin(watch: Watch) -> None:
-    """Tell failures of launches from now on by what this one knows, until another takes its place."""
-    global _latest
-    _latest = watch
+def set_failure_monitor(monitor: FailureMonitor) -> None:
+    """Set the monitor by which launch errors are explained, until the next call."""
+    global _monitor
+    _monitor = monitor
 
 
 def instead(call: str, error: BaseException) -> ProcessLostError | LaunchFailedError | None:
-    """What is raised in place of jaxlib's error: None where no process is gone, or has failed, or it has another reason."""
-    watch = _latest
-    if watch is None or _BROKEN.search(str(error)) is None or not watch.told():
+    """Return the error to raise instead of jaxlib's. None if `error` has another reason, or no process has failed."""
+    monitor = _monitor
+    if monitor is None or _BROKEN_CONNECTION.search(str(error)) is None or not monitor.confirm_failure():
         return None
-    made = watch.error(call)
-    made.__cause__ = error
-    return made
+    lost = monitor.make_error(call)
+    lost.__cause__ = error
+    return lost

@@ -1,9 +1,11 @@
-"""What the processes of one program settle after a launch of it, where somebody looks on: whether anything was wrong in any of
-them. Then all raise, and nobody waits in the next collective for one that has raised in this.
+"""Exchange errors between the processes of a program after a launch, so that all of them raise if one does.
 
-Each tells the others so much first: what was wrong, if anything, and how long its words are. That is a collective of three
-numbers. Only if something was wrong do more follow: the words of a callback's error, or the arguments of all, with which each
-process finds out by itself where a NaN comes from.
+This is done if debug checks or callbacks may raise in one process only. Without it, the others would hang in the next
+collective.
+
+First each process sends four numbers: kind of error, length of its text, size of its arguments. If all is well, nothing
+follows. Otherwise a second collective gathers either the text of a callback's error, or the arguments of all processes.
+With these each process finds the source of a NaN by itself.
 """
 from __future__ import annotations
 
@@ -15,70 +17,71 @@ import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, Var, config, errors, prims, shaped
 from lamina_tracing import slots
 
-__all__ = ["AXIS", "first_devices", "rows_of", "settle", "together"]
+__all__ = ["AXIS", "all_process_collective", "first_devices", "rows_of", "settle"]
 
 AXIS = "processes"
-_FINE, _FAILED, _KINDS = 0, 1, ("", "", "a NaN", "an infinity")
+_OK, _FAILED, _KINDS = 0, 1, ("", "", "a NaN", "an infinity")  # kinds 2 and 3 are indices of _KINDS
 
 
 @lru_cache(maxsize=256)
-def _program(prim: Primitive, shape: tuple[int, ...], dtype: Any, count: int, devices: tuple[Any, ...] | None,
-             params: tuple[tuple[str, Any], ...]) -> ClosedJaxpr:
-    row, whole = Var(shaped(shape, dtype)), Var(shaped((1, *shape), dtype))
-    given = dict(params)
-    found = prim.infer(row.aval, **given)
-    out = Var(found[0] if prim.multiple else found)
-    body = ClosedJaxpr(Jaxpr((), [row], [Eqn(prim, [row], [out], given)], [out]))
+def _collective_program(prim: Primitive, shape: tuple[int, ...], dtype: Any, count: int,
+                        devices: tuple[Any, ...] | None, params: tuple[tuple[str, Any], ...]) -> ClosedJaxpr:
+    """Return the program of a pmap of `prim` over one device of each process. Each passes a (1, *shape) operand."""
+    member, stacked = Var(shaped(shape, dtype)), Var(shaped((1, *shape), dtype))
+    prim_params = dict(params)
+    inferred = prim.infer(member.aval, **prim_params)
+    out = Var(inferred[0] if prim.multiple else inferred)
+    body = ClosedJaxpr(Jaxpr((), [member], [Eqn(prim, [member], [out], prim_params)], [out]))
     result = Var(out.aval)
-    mapped = Eqn(prims.xla_pmap_p, [whole], [result], dict(
+    mapped = Eqn(prims.xla_pmap_p, [stacked], [result], dict(
         axis_name=AXIS, axis_size=1, backend=None, call_jaxpr=body, devices=devices, donated_invars=(False,),
         global_arg_shapes=(None,), global_axis_size=count, in_axes=(0,), name="processes", out_axes=(None,)))
-    return ClosedJaxpr(Jaxpr((), [whole], [mapped], [result]))
+    return ClosedJaxpr(Jaxpr((), [stacked], [mapped], [result]))
 
 
-def _forget(gone: Any) -> None:
-    """Devices that would be held."""
-    _program.cache_clear()
+def _clear_caches(closed_devices: Any) -> None:
+    """Drop cached programs, which would keep devices of closed clients alive."""
+    _collective_program.cache_clear()
     first_devices.cache_clear()
 
 
-slots.on_devices_gone.append(_forget)
+slots.on_devices_gone.append(_clear_caches)
 
 
-def together(prim: Primitive, words: np.ndarray, count: int, devices: tuple[Any, ...] | None = None,
-             **params: Any) -> np.ndarray:
-    """What a collective makes of a row of 32-bit words from each process, the same in all: a map with a row of each.
+def all_process_collective(prim: Primitive, data: np.ndarray, count: int, devices: tuple[Any, ...] | None = None,
+                           **params: Any) -> np.ndarray:
+    """Run a collective over processes, each with its own `data`. Return the result, which is the same in all of them.
 
     Args:
-      prim: the collective's op, over the axis "processes".
-      words: this process's.
-      count: how many processes there are.
-      devices: one of each; None: the first ones.
-      params: of the op.
+      prim: the collective primitive, over the axis "processes".
+      data: this process's operand, of a 32-bit dtype; shape and dtype are the same in all processes.
+      count: number of processes.
+      devices: one device of each process. None: the first ones.
+      params: parameters of the primitive.
     """
-    closed = _program(prim, words.shape, words.dtype, count, devices, tuple(sorted(params.items())))
-    return np.asarray(slots.evaluator.program(closed, [words[None]])[0])
+    closed = _collective_program(prim, data.shape, data.dtype, count, devices, tuple(sorted(params.items())))
+    return np.asarray(slots.evaluator.program(closed, [data[None]])[0])
 
 
 @lru_cache(maxsize=256)
 def first_devices(devices: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The first device of each process among these, in this order."""
-    found: dict[int, Any] = {}
+    """Return the first device of each process among `devices`, in the same order."""
+    first: dict[int, Any] = {}
     for d in devices:
-        found.setdefault(d.process_index, d)
-    return tuple(found.values())
+        first.setdefault(d.process_index, d)
+    return tuple(first.values())
 
 
-def rows_of(firsts: tuple[Any, ...], words: np.ndarray) -> np.ndarray:
-    """Row by row the words of each process, in the order of these devices."""
+def rows_of(firsts: tuple[Any, ...], data: np.ndarray) -> np.ndarray:
+    """Gather `data` of all processes along a new axis 0, in the order of `firsts`: one device of each process."""
     if len(firsts) == 1:
-        return words[None]
-    return together(prims.all_gather_p, words, len(firsts), firsts, all_gather_dimension=0, axis_index_groups=None,
-                    axis_name=AXIS, axis_size=len(firsts), tiled=False)
+        return data[None]
+    return all_process_collective(prims.all_gather_p, data, len(firsts), firsts, all_gather_dimension=0,
+                                  axis_index_groups=None, axis_name=AXIS, axis_size=len(firsts), tiled=False)
 
 
-def _bytes_of(firsts: tuple[Any, ...], data: bytes, lengths: Sequence[int]) -> list[bytes]:
-    """The bytes of each process, of these lengths."""
+def _gather_bytes(firsts: tuple[Any, ...], data: bytes, lengths: Sequence[int]) -> list[bytes]:
+    """Gather the bytes of all processes. All of them know all lengths; shorter data is padded to the longest."""
     longest = max(lengths) + -max(lengths) % 4
     if not longest:
         return [b""] * len(lengths)
@@ -88,36 +91,41 @@ def _bytes_of(firsts: tuple[Any, ...], data: bytes, lengths: Sequence[int]) -> l
 
 def settle(devices: tuple[Any, ...], failure: Exception | None, bad: str | None,
            arguments: Sequence[np.ndarray] | None) -> tuple[str, list[bytes]] | None:
-    """Whether all was well in all processes.
+    """Exchange the errors of a launch between its processes. All processes of `devices` call this.
 
     Args:
-      devices: of the program.
-      failure: what a callback raised in this process, or what was raised of a NaN beside its maps.
-      bad: what this process has seen: "a NaN", "an infinity".
-      arguments: this process's, for finding where that comes from; None where there is no finding out.
+      devices: devices of the program.
+      failure: exception of a callback in this process, or a FloatingPointError found outside of the program's maps.
+      bad: the non-finite value seen in this process: "a NaN", "an infinity". None if there is none.
+      arguments: this process's arguments, with which the source of a NaN is located. None if they are not available.
     Returns:
-      None if all was well; else what the first process that has seen something has seen, and the bytes of the arguments of
-      each process, in the order of their first devices; an empty list where one of them cannot give any.
+      None if no process saw an error. Else the value seen by the first process that saw one, and the bytes of each
+      process's arguments in the order of their first devices. The list is empty if a process has none available.
     Raises:
-      CallbackError, FloatingPointError: `failure` is given in some process: that process's own there, its text in the others.
+      CallbackError, FloatingPointError: a process passed a `failure`. It raises that itself; the others raise an error
+        with the same text.
     """
     firsts = first_devices(devices)
     text = b"" if failure is None else f"{type(failure).__name__}\n{failure}".encode()
-    kind = _FAILED if failure is not None else _FINE if bad is None else _KINDS.index(bad)
+    kind = _FAILED if failure is not None else _OK if bad is None else _KINDS.index(bad)
     size = -1 if arguments is None else sum([x.nbytes for x in arguments])
+    # The checks are off meanwhile: these collectives carry arbitrary bytes, and a check of them would recurse.
     with config.debug_nans(False), config.debug_infs(False):
+        # Collectives carry 32-bit numbers only: the size, up to 62 bits, is sent in two. -1 has a negative upper half.
         rows = rows_of(firsts, np.array([kind, len(text), size >> 31, size & (2**31 - 1)], np.int32))
         kinds = rows[:, 0].tolist()
         if _FAILED in kinds:
-            texts = _bytes_of(firsts, text, rows[:, 1].tolist())
+            texts = _gather_bytes(firsts, text, rows[:, 1].tolist())
             if failure is not None:
                 raise failure
-            name, _, words = texts[kinds.index(_FAILED)].decode().partition("\n")
-            raise (FloatingPointError if name == "FloatingPointError" else getattr(errors, name, errors.CallbackError))(words)
+            name, _, message = texts[kinds.index(_FAILED)].decode().partition("\n")
+            error = FloatingPointError if name == "FloatingPointError" else getattr(errors, name, errors.CallbackError)
+            raise error(message)
         if not any(kinds):
             return None
         what = _KINDS[next(k for k in kinds if k)]
         sizes = [(int(high) << 31) + int(low) for high, low in rows[:, 2:]]
         if min(sizes) < 0:
             return what, []
-        return what, _bytes_of(firsts, b"".join([np.ascontiguousarray(x).tobytes() for x in arguments or ()]), sizes)
+        data = b"".join([np.ascontiguousarray(x).tobytes() for x in arguments or ()])
+        return what, _gather_bytes(firsts, data, sizes)

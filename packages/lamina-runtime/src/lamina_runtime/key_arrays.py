@@ -1,7 +1,7 @@
-"""Keys for random numbers on devices: an array of their words, seen as one of keys.
+"""Define typed PRNG key arrays: a wrapper around a uint32 array on devices.
 
-Nothing below knows keys: programs are made physical (`lamina_ir.extend.physical`) where a call comes in, and here their
-arguments are opened and their results dressed.
+jaxlib cannot hold arrays with an extended dtype. So the programs of a call are lowered to uint32 data
+(`lamina_ir.extend.lower_keys`), key arrays among their arguments are unwrapped, and results are wrapped.
 """
 from __future__ import annotations
 
@@ -19,44 +19,49 @@ __all__ = ["Key", "KeyArray", "closed_again", "keys_of", "known_keys", "opened",
 
 
 class Key:
-    """With `debug_key_reuse`, one key: how it was used up, and which keys it may be, if it is no key of its own."""
+    """The state of one key, with `debug_key_reuse`.
 
-    __slots__ = ("used", "parts")
+    Attributes:
+      consumed_by: the `Use` that consumed the key; None if it was not consumed.
+      candidates: the keys that this one may be, if that depends on values (e.g. on an index); else itself.
+    """
 
-    def __init__(self, parts: tuple[Key, ...] = ()) -> None:
-        self.used: Any = None
-        self.parts = parts or (self,)
+    __slots__ = ("consumed_by", "candidates")
+
+    def __init__(self, candidates: tuple[Key, ...] = ()) -> None:
+        self.consumed_by: Any = None
+        self.candidates = candidates or (self,)
 
 
 def known_keys(x: Any) -> np.ndarray:
-    """The keys of an array as objects, the same ones from then on."""
-    if type(x) is KeyArray and x.keys is not None:
-        return x.keys
+    """Return the `KeyState` of each element as an object array. They are created once and stored in the array."""
+    if type(x) is KeyArray and x.states is not None:
+        return x.states
     found = np.empty(x.shape, object)
     for at in np.ndindex(x.shape):
         found[at] = Key()
     if type(x) is KeyArray:
-        x.keys = found
+        x.states = found
     return found
 
 
 class KeyArray:
-    """An array of keys: indexed, stacked, mapped and passed on as any array is; a key is no number, so there is no arithmetic.
+    """An array of PRNG keys. It can be indexed, stacked, mapped and passed like other arrays, but has no arithmetic.
 
     Args:
-      words: uint32[..., n], an array on devices.
-      dtype: the keys' element type.
+      key_data: uint32[..., n], an array on devices.
+      dtype: the key dtype.
     """
 
-    __slots__ = ("words", "aval", "keys", "__weakref__")
+    __slots__ = ("words", "aval", "states", "__weakref__")
     _trace = None
     weak_type = False
     __array_priority__ = 100
 
-    def __init__(self, words: Any, dtype: np.dtype) -> None:
-        self.words = words
-        self.keys: np.ndarray | None = None  # with `debug_key_reuse`: which key each element is
-        self.aval = shaped(words.shape[:-1], dtype)
+    def __init__(self, key_data: Any, dtype: np.dtype) -> None:
+        self.words = key_data
+        self.states: np.ndarray | None = None  # with `debug_key_reuse`: the `KeyState` of each element
+        self.aval = shaped(key_data.shape[:-1], dtype)
 
     shape = property(lambda self: self.aval.shape)
     dtype = property(lambda self: self.aval.dtype)
@@ -72,7 +77,8 @@ class KeyArray:
 
     @property
     def addressable_shards(self) -> list[Shard]:
-        return [Shard(self, i, s.device, s.index[:-1], s.replica_id) for i, s in enumerate(self.words.addressable_shards)]
+        return [Shard(self, i, s.device, s.index[:-1], s.replica_id)
+                for i, s in enumerate(self.words.addressable_shards)]
 
     global_shards = addressable_shards
 
@@ -116,16 +122,17 @@ class KeyArray:
             raise TypeError(f"iteration over a single key {self.aval.long()}; random.split(key) gives new ones")
         if config.debug_key_reuse.value:
             known_keys(self)
-        return map(self._row, range(self.aval.shape[0]), self.words)
+        return map(self._element, range(self.aval.shape[0]), self.words)
 
-    def _row(self, i: int, words: Any) -> KeyArray:
-        row = KeyArray(words, self.aval.dtype)
-        if self.keys is not None:
-            row.keys = np.asarray(self.keys[i], object)
-        return row
+    def _element(self, i: int, data: Any) -> KeyArray:
+        element = KeyArray(data, self.aval.dtype)
+        if self.states is not None:
+            element.states = np.asarray(self.states[i], object)
+        return element
 
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
-        raise TypeError(f"keys are no numbers: {self.aval.long()} has no NumPy array; random.key_data(keys) gives their words")
+        raise TypeError(f"PRNG keys cannot be converted to a NumPy array; got {self.aval.long()}. Use "
+                        "random.key_data(keys) for the raw uint32 data")
 
     def __bool__(self) -> bool:
         raise TypeError(f"a key has no truth value; got {self.aval.long()}")
@@ -135,7 +142,7 @@ class KeyArray:
 
     def __repr__(self) -> str:
         text = np.array2string(host_value(self.words), separator=", ")
-        return f"Array({self.aval.shape}, dtype={dtypes.long_name(self.aval.dtype)}) of words:\n{text}"
+        return f"Array({self.aval.shape}, dtype={dtypes.long_name(self.aval.dtype)}) with key data:\n{text}"
 
     __str__ = __repr__
 
@@ -143,39 +150,39 @@ class KeyArray:
         return format(repr(self), spec)
 
     def __reduce__(self) -> Any:
-        dtypes.stored_name(self.aval.dtype)  # which refuses what other processes would misread
+        dtypes.stored_name(self.aval.dtype)  # raises for key types that other processes could misinterpret
         return _restored, (self.words, dtypes.tag_of(self.aval.dtype))
 
 
 KeyArray.__name__ = KeyArray.__qualname__ = "Array"
 register_aval(KeyArray, lambda x: x.aval)
-CALLS.register_node(KeyArray, lambda x: ((x.words,), x.aval.dtype), lambda dtype, words: KeyArray(words[0], dtype))
+CALLS.register_node(KeyArray, lambda x: ((x.words,), x.aval.dtype), lambda dtype, data: KeyArray(data[0], dtype))
 
 
-def _restored(words: Any, tag: str) -> KeyArray:
+def _restored(data: Any, tag: str) -> KeyArray:
     kind = dtypes.KEY_TYPES.get(tag)
-    if kind is None or dtypes.words_of(kind) != words.shape[-1]:
-        raise DTypeError(f"keys cannot be restored: they are key<{tag}> of {words.shape[-1]} words, of which this process has "
-                         "no generator; lamina.extend.random.define_prng_impl defines one")
-    return KeyArray(words, kind)
+    if kind is None or dtypes.words_of(kind) != data.shape[-1]:
+        raise DTypeError(f"keys cannot be restored: they are key<{tag}> with {data.shape[-1]} uint32 values each, and "
+                         "this process has no such generator; define it with lamina.extend.random.define_prng_impl")
+    return KeyArray(data, kind)
 
 
 def opened(args: Sequence[Any]) -> list[Any]:
-    """Arguments with the words of keys in place of keys."""
+    """Replace key arrays among arguments by their uint32 data."""
     return [x.words if type(x) is KeyArray else
             words_array(x) if isinstance(x, np.ndarray) and dtypes.is_key(x.dtype) else x for x in args]
 
 
 def closed_again(outs: Sequence[Any], avals: Sequence[ShapedArray]) -> list[Any]:
-    """Results as what the program says they are."""
+    """Wrap the uint32 data of results that are keys by their avals."""
     return [KeyArray(x, a.dtype) if dtypes.is_key(a.dtype) else x for x, a in zip(outs, avals, strict=True)]
 
 
 def keys_of(value: np.ndarray, put: Any) -> KeyArray:
-    """Keys on the host brought where `put` brings their words."""
+    """Make a key array of host keys; `put` moves their uint32 data to devices."""
     return KeyArray(put(words_array(value)), value.dtype)
 
 
 def plain(program: ClosedJaxpr) -> bool:
-    """Whether no argument and no result is a key."""
+    """Return whether no argument and no result is a key."""
     return not any(dtypes.is_key(a.dtype) for a in (*program.in_avals, *program.out_avals))

@@ -1,7 +1,8 @@
-"""With `config.debug_key_reuse`: keys on devices know whether they have been used up.
+"""Check at run time that each PRNG key is consumed once, with `config.debug_key_reuse`.
 
-Each key of an array is an object here, which arrays made by moving keys share. A call asks what its program does with keys
-(`lamina_ir.extend.key_uses`), refuses one that was used before, and tells the keys of its results.
+Each key of a key array has a `KeyState` object. Arrays that are made by moving keys share these objects. A call
+analyses how its program uses keys (`lamina_ir.extend.key_uses`), raises an error for a key that was consumed before,
+and sets the states of the keys among its results.
 """
 from __future__ import annotations
 
@@ -20,72 +21,78 @@ from .key_arrays import Key, KeyArray, known_keys
 __all__ = ["Call", "entered", "opened"]
 
 _on = config.debug_key_reuse
-_MOST = 1 << 16  # elements of an argument that may be an index
+_MAX_INDEX_SIZE = 1 << 16  # elements of an argument that may be an index
 
 
-def _value(x: Any) -> np.ndarray | None:
-    """An argument that may be an index."""
+def _index_value(x: Any) -> np.ndarray | None:
+    """Return the value of an argument that may be an index of keys; None for other arguments."""
     aval = aval_of(x)
-    if aval.size > _MOST or not (dtypes.is_integer(aval.dtype) or dtypes.is_bool(aval.dtype)):
+    if aval.size > _MAX_INDEX_SIZE or not (dtypes.is_integer(aval.dtype) or dtypes.is_bool(aval.dtype)):
         return None
     return np.asarray(host_value(x) if type(x) is ArrayImpl else x, aval.dtype)
 
 
-def _use(pairs: Sequence[tuple[Key, Use]]) -> None:
+def _consume(uses: Sequence[tuple[Key, Use]]) -> None:
+    """Mark keys as consumed. If one was consumed before, mark none of them and raise KeyReuseError."""
     done: list[Key] = []
-    for key, use in pairs:
-        before = key.used
-        if before is not None:
-            for other in done:  # a call that is refused uses nothing up
-                other.used = None
-            raise refuse_reuse(before, use)
-        key.used = use
+    for key, use in uses:
+        earlier = key.consumed_by
+        if earlier is not None:
+            for other in done:
+                other.consumed_by = None
+            raise refuse_reuse(earlier, use)
+        key.consumed_by = use
         done.append(key)
 
 
 def opened(x: Any, what: str) -> None:
-    """The words of keys are wanted for this use."""
+    """Consume the keys of an array whose uint32 data is read; `what` describes the use in errors."""
     if _on.value and type(x) is KeyArray:
         use = Use(what, user_source(2))
         distinct = {id(key): key for key in known_keys(x).ravel().tolist()}
-        _use([(part, use) for key in distinct.values() for part in key.parts])
+        _consume([(candidate, use) for key in distinct.values() for candidate in key.candidates])
 
 
 class Call:
-    """A call of a program with keys, between its beginning and its end."""
+    """One checked call of a program with keys. Its constructor consumes the keys among the arguments."""
 
-    def __init__(self, closed: ClosedJaxpr, args: Sequence[Any], ours: bool) -> None:
-        self.found = found = key_uses(closed, lambda: list(map(_value, args)))
-        self.keys: dict[int, Key] = {}
-        for ids, x in [*zip(found.ins, args), *[(ids, c) for c, ids in found.consts]]:
+    def __init__(self, closed: ClosedJaxpr, args: Sequence[Any], in_library: bool) -> None:
+        self.uses = uses = key_uses(closed, lambda: list(map(_index_value, args)))
+        self.states: dict[int, Key] = {}
+        for ids, x in [*zip(uses.ins, args), *[(ids, c) for c, ids in uses.consts]]:
             if ids is not None:
-                self.keys.update(zip(ids.ravel().tolist(), known_keys(x).ravel().tolist()))
-        line = user_source(3)  # of a function of ours, and of ops without a line, the user's line is that of the call
-        known = [(self.keys[i], Use(use.what, line) if ours or use.source is None else use)
-                 for i, use in found.used.items() if i in self.keys]
-        _use([(part, use) for key, use in known for part in key.parts])
+                self.states.update(zip(ids.ravel().tolist(), known_keys(x).ravel().tolist()))
+        # For library functions, and for equations without a source line, report the line of the call.
+        line = user_source(3)
+        consumed = [(self.states[i], Use(use.what, line) if in_library or use.source is None else use)
+                    for i, use in uses.used.items() if i in self.states]
+        _consume([(candidate, use) for key, use in consumed for candidate in key.candidates])
 
     def ended(self, outs: Sequence[Any]) -> None:
-        """Tell results which keys they hold."""
-        for x, ids in zip(outs, self.found.outs, strict=True):
+        """Set the key states of the results."""
+        for x, ids in zip(outs, self.uses.outs, strict=True):
             if ids is not None:
-                x.keys, seen = np.empty(ids.shape, object), dict[int, int]()
+                x.states, seen = np.empty(ids.shape, object), dict[int, int]()
                 for at in np.ndindex(ids.shape):
                     number = int(ids[at])
-                    key = self.key(number)
-                    if seen.setdefault(id(key), number) != number:  # one key that was given twice
-                        key = Key(key.parts)
-                    x.keys[at] = key
+                    key = self.state(number)
+                    if seen.setdefault(id(key), number) != number:  # one key that was passed twice
+                        key = Key(key.candidates)
+                    x.states[at] = key
 
-    def key(self, number: int) -> Key:
-        key = self.keys.get(number)
+    def state(self, number: int) -> Key:
+        """Return the state of the key with this number in the analysis of the program."""
+        key = self.states.get(number)
         if key is None:
-            parts = self.found.parts.get(number, ())
-            key = self.keys[number] = Key(tuple([part for i in parts for part in self.key(i).parts]))
-            key.used = self.found.used.get(number)
+            parts = self.uses.parts.get(number, ())
+            key = self.states[number] = Key(tuple([c for i in parts for c in self.state(i).candidates]))
+            key.consumed_by = self.uses.used.get(number)
         return key
 
 
-def entered(closed: ClosedJaxpr, args: Sequence[Any], ours: bool = False) -> Call | None:
-    """A call of a program that has keys begins; None where reuse is not looked for."""
-    return Call(closed, args, ours) if _on.value else None
+def entered(closed: ClosedJaxpr, args: Sequence[Any], in_library: bool = False) -> Call | None:
+    """Check a call of a program with keys before it runs. Return None if the check is off.
+
+    `in_library` is True for library functions: errors then name the line of the call.
+    """
+    return Call(closed, args, in_library) if _on.value else None

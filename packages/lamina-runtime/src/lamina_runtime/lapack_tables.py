@@ -1,9 +1,9 @@
-"""scipy's tables of BLAS and LAPACK functions, without the rest of `scipy.linalg`.
+"""Load scipy's BLAS and LAPACK function tables without the rest of `scipy.linalg`.
 
-jaxlib's kernels call the functions that two extension modules of scipy list, and imports those by name. Importing all of
-`scipy.linalg` around them takes 0.14 s of a process that factorises one matrix, five times what compiling it takes. Here the
-two are loaded by themselves, and stand among the imported modules while jaxlib reads them; who imports `scipy.linalg` later
-gets all of it.
+jaxlib's kernels call the functions in two extension modules of scipy, which jaxlib imports by name. That import would
+also import all of `scipy.linalg`: 0.14 s for a process that factorises one matrix, five times its compile time. This
+module loads only the two extensions and puts them into `sys.modules` while jaxlib reads them. A later import of
+`scipy.linalg` is unaffected.
 """
 from __future__ import annotations
 
@@ -23,39 +23,44 @@ _TABLES = tuple(f"{_PACKAGE}.{name}" for name in ("cython_blas", "cython_lapack"
 
 @contextmanager
 def shown() -> Iterator[None]:
-    """A block in which the tables can be imported by name. Where they cannot be had alone, importing them takes longer."""
+    """Context in which the tables can be imported by name.
+
+    If they cannot be loaded without `scipy.linalg`, jaxlib's import of them loads all of it.
+    """
     if _PACKAGE in sys.modules:
         yield
         return
-    made: dict[str, ModuleType] = {}
+    loaded: dict[str, ModuleType] = {}
     try:
-        if not _load(made):
-            _hide(made)
+        if not _load(loaded):
+            _remove(loaded)
         yield
     finally:
-        _hide(made)
+        _remove(loaded)
 
 
-def _load(made: dict[str, ModuleType]) -> bool:
-    """Put the tables in `made` and among the imported modules. False where scipy does not keep them as files, or they want
-    of it what is not there."""
+def _load(loaded: dict[str, ModuleType]) -> bool:
+    """Load the tables into `loaded` and `sys.modules`. Return False if they are not files or fail to load."""
     try:
         package = importlib.util.find_spec("scipy")
-        folders = [os.path.join(place, "linalg") for place in (package and package.submodule_search_locations) or ()]
+        folders = [os.path.join(path, "linalg") for path in (package and package.submodule_search_locations) or ()]
         for name in _TABLES:
             spec = PathFinder.find_spec(name, folders)
             if spec is None or spec.loader is None:
                 return False
-            made[name] = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(made[name])
-    except Exception:  # jaxlib's own import tells what is wrong
+            loaded[name] = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(loaded[name])
+    except Exception:  # jaxlib's own import reports the cause
         return False
-    sys.modules.update(made)
+    sys.modules.update(loaded)
     return True
 
 
-def _hide(made: dict[str, ModuleType]) -> None:
-    """The package, imported later, would find them there and have them under no name of its own."""
-    for name in list(made):
-        if sys.modules.get(name) is made.pop(name):
+def _remove(loaded: dict[str, ModuleType]) -> None:
+    """Remove the tables from `sys.modules`.
+
+    If they stayed, a later import of `scipy.linalg` would find them there and not set them as its attributes.
+    """
+    for name in list(loaded):
+        if sys.modules.get(name) is loaded.pop(name):
             del sys.modules[name]

@@ -1,7 +1,7 @@
-"""Who is told of each launch of a compiled program: what ran, on which arguments, with which results.
+"""Notify watchers of each launch of a compiled program: the program, its arguments and results.
 
-While anybody is told, calls pass through Python: jaxlib's call object is given no program to run by itself, and what it was
-given before is asked for again. Nobody being told costs one look at an empty list per call that passes through Python anyway.
+While a watcher is registered, all calls pass through Python: jaxlib's fast path gets no new entries, and its old ones
+are invalidated. Without watchers the cost is one test of an empty list, in calls that pass through Python anyway.
 """
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Launch(NamedTuple):
     """One launch of a compiled program.
 
     Attributes:
-      call: who asked for it: `jit`, `pmap`, `evaluation`.
-      name: of the function, or of the op.
+      call: the kind of call: `jit`, `pmap`, `evaluation`.
+      name: of the function, or of the primitive.
       program: the program.
-      arguments, results: flat; arguments are as the call got them, and those that were donated can be read no more.
-      placement: how it lay on devices.
+      arguments, results: flat; the arguments are those of the call, and donated ones can no longer be read.
+      placement: the devices, and how arguments and results were placed on them.
     """
 
     call: str
@@ -37,38 +37,38 @@ class Launch(NamedTuple):
 watchers: list[Callable[[Launch], Any]] = []
 
 
-def watch_launches(tell: Callable[[Launch], Any]) -> None:
-    """Tell `tell` of every launch from now on, in all threads, after it: the results may still be on their way.
+def watch_launches(watcher: Callable[[Launch], Any]) -> None:
+    """Call a function after every launch from now on, in all threads.
 
     Args:
-      tell: called with a `Launch`; what it raises, the call raises.
+      watcher: called with a `Launch`, whose results may not be computed yet. If it raises, the launching call raises.
     Raises:
-      TypeError: it cannot be called.
+      TypeError: `watcher` is not callable.
     """
-    if not callable(tell):
-        raise TypeError(f"watch_launches: expected a function; got {type(tell).__name__}: {tell!r:.60}")
+    if not callable(watcher):
+        raise TypeError(f"watch_launches: expected a function; got {type(watcher).__name__}: {watcher!r:.60}")
     with config.generation.changing():
-        watchers.append(tell)
-        new_generation()  # so that jaxlib asks again for what it runs by itself
+        watchers.append(watcher)
+        new_generation()  # invalidates jaxlib's fast-path entries
 
 
-def unwatch_launches(tell: Callable[[Launch], Any]) -> None:
-    """Tell `tell` no more. ValueError where it was not told."""
-    if tell not in watchers:
-        raise ValueError(f"unwatch_launches: {tell!r:.60} is not told of launches")
+def unwatch_launches(watcher: Callable[[Launch], Any]) -> None:
+    """Stop calling `watcher` after launches. ValueError if it is not registered."""
+    if watcher not in watchers:
+        raise ValueError(f"unwatch_launches: {watcher!r:.60} does not watch launches")
     with config.generation.changing():
-        watchers.remove(tell)
+        watchers.remove(watcher)
         new_generation()
 
 
 @contextmanager
-def watching_launches(tell: Callable[[Launch], Any]) -> Iterator[None]:
-    """A block in which `tell` is told of every launch.
+def watching_launches(watcher: Callable[[Launch], Any]) -> Iterator[None]:
+    """Context in which a function is called after every launch.
 
     Args:
-      tell: called with a `Launch`.
+      watcher: called with a `Launch`.
     Raises:
-      TypeError: it cannot be called.
+      TypeError: `watcher` is not callable.
 
     >>> from lamina_tracing import jit
     >>> f = jit(lambda x: x * 3 + 1)
@@ -76,15 +76,15 @@ def watching_launches(tell: Callable[[Launch], Any]) -> Iterator[None]:
     ...     y = f(2.0)
     jit 2 [Array(7., dtype=float32, weak_type=True)]
     """
-    watch_launches(tell)
+    watch_launches(watcher)
     try:
         yield
     finally:
-        unwatch_launches(tell)
+        unwatch_launches(watcher)
 
 
 def told(program: Any, flat: Sequence[Any], outs: Sequence[Any]) -> None:
-    """Called by `execution.Program` behind each of its launches, where anybody is to be told."""
+    """Call the watchers after a launch of `program`, an `executable.CompiledProgram`."""
     launch = Launch(program.call, program.name, program.staged, list(flat), list(outs), program.placement)
-    for tell in list(watchers):
-        tell(launch)
+    for watcher in list(watchers):
+        watcher(launch)

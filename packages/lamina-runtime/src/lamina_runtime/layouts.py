@@ -1,7 +1,8 @@
-"""`jit(in_shardings=, out_shardings=)`: where each argument and result of a call has to lie.
+"""Implement `jit(in_shardings=, out_shardings=)`: the user's shardings of arguments and results.
 
-Both are trees of placements (in a block `with mesh:` of specs too), or a prefix of the arguments' or result's tree; None leaves
-the choice to the call. All placements of a call name the same devices, which are then the devices it runs on.
+Each is a tree of shardings, or a prefix of the tree of arguments or results. In a `with mesh:` block its leaves may
+also be PartitionSpecs. None leaves the choice to the call. All shardings of a call must name the same devices, on which
+it then runs.
 """
 from __future__ import annotations
 
@@ -22,23 +23,32 @@ __all__ = ["Layout", "call_inside", "key_of", "layout_of"]
 
 
 class Layout:
-    """The placements of one signature's flat arguments and results, the devices they share, and the mesh that some name."""
+    """The user's shardings of one call signature.
+
+    Attributes:
+      ins, outs: for each flat argument and result its sharding, or None.
+      devices: the devices of all these shardings; None if there are none.
+      in_tree: tree of the arguments.
+      mesh: the mesh of the first NamedSharding; None if there is none.
+    """
 
     __slots__ = ("ins", "outs", "devices", "in_tree", "mesh")
 
-    def __init__(self, ins: tuple[Any, ...], outs: tuple[Any, ...], devices: tuple[Any, ...] | None, in_tree: Any) -> None:
+    def __init__(self, ins: tuple[Any, ...], outs: tuple[Any, ...], devices: tuple[Any, ...] | None,
+                 in_tree: Any) -> None:
         self.ins, self.outs, self.devices, self.in_tree = ins, outs, devices, in_tree
         self.mesh = next((s._mesh for s in (*ins, *outs) if s is not None and s._mesh is not None), None)
 
     def placed(self, spec: CallSpec, flat: Sequence[Any]) -> list[Any]:
-        """The arguments where they have to be. ValueError for one that is committed to another place."""
+        """Move the arguments to their shardings. Raise ValueError for an argument committed to another sharding."""
         out = []
-        for i, (x, wanted) in enumerate(zip(flat, self.ins)):
-            if wanted is not None:
-                if type(x) is ArrayImpl and x._committed and x._sharding != wanted:
-                    raise ValueError(f"jit of `{spec.name}`: {spec.argument(self.in_tree, i)} ({x.aval.long()}) is committed "
-                                     f"to {x._sharding}; in_shardings says {wanted}. Move it with device_put")
-                x = execution.place(x, wanted)
+        for i, (x, sharding) in enumerate(zip(flat, self.ins)):
+            if sharding is not None:
+                if type(x) is ArrayImpl and x._committed and x._sharding != sharding:
+                    raise ValueError(f"jit of `{spec.name}`: {spec.argument(self.in_tree, i)} ({x.aval.long()}) is "
+                                     f"committed to {x._sharding}; in_shardings specifies {sharding}. Move it with "
+                                     "device_put")
+                x = execution.place(x, sharding)
             out.append(x)
         return out
 
@@ -48,7 +58,7 @@ def _is_leaf(x: Any) -> bool:
 
 
 def key_of(spec: CallSpec) -> Any:
-    """What the placements of a `jit` are found again by; None when it has none. TypeError for anything but placements."""
+    """Return a cache key of the shardings of a `jit`; None if it has none. Raise TypeError for other leaves."""
     if spec.in_shardings is None and spec.out_shardings is None:
         return None
     key = []
@@ -56,68 +66,75 @@ def key_of(spec: CallSpec) -> Any:
         leaves, tree = trees.tree_flatten(getattr(spec, what), is_leaf=_is_leaf)
         for x in leaves:
             if x is not None and type(x) not in (_jaxlib.SingleDeviceSharding, _jaxlib.GSPMDSharding, PartitionSpec):
-                raise TypeError(f"jit of `{spec.name}`: {what}: expected shardings, as NamedSharding(mesh, spec) or an array's "
-                                f"`.sharding`, None, or a tree of them; got {type(x).__name__}: {x!r:.60}")
+                raise TypeError(f"jit of `{spec.name}`: {what}: expected shardings, as NamedSharding(mesh, spec) or an "
+                                f"array's `.sharding`, None, or a tree of them; got {type(x).__name__}: {x!r:.60}")
         key += [tuple(leaves), tuple([getattr(x, "face", 0) for x in leaves]), tree]
     return tuple(key)
 
 
 def layout_of(spec: CallSpec, staged: Staged, tree: Any) -> Layout | None:
-    """The placements of one signature; None for a `jit` without. ValueError where they do not fit it."""
+    """Return the shardings of one signature; None for a `jit` without. Raise ValueError if they do not fit it."""
     key = key_of(spec)
     if key is None:
         return None
     known = owner.current.layouts.setdefault(staged.closed, {})
     key += (mesh_in_scope(),)
-    found = known.get(key)
-    if found is None:
+    resolved = known.get(key)
+    if resolved is None:
         if len(known) > 256:
             known.clear()
-        found = known[key] = _layout(spec, staged, tree)
-    return found
+        resolved = known[key] = _resolve(spec, staged, tree)
+    return resolved
 
 
-def _layout(spec: CallSpec, staged: Staged, tree: Any) -> Layout:
+def _resolve(spec: CallSpec, staged: Staged, tree: Any) -> Layout:
     args, kwargs = trees.tree_unflatten(tree, staged.closed.in_avals[len(staged.outer):])
     if kwargs and spec.in_shardings is not None:
-        raise ValueError(f"jit of `{spec.name}`: in_shardings are for positional arguments; got {sorted(kwargs)} by keyword")
-    ins = _flat(spec, "in_shardings", spec.in_shardings, args, lambda i: spec.argument(tree, i))
+        raise ValueError(f"jit of `{spec.name}`: in_shardings are for positional arguments; got {sorted(kwargs)} by "
+                         "keyword")
+    ins = _flatten_shardings(spec, "in_shardings", spec.in_shardings, args, lambda i: spec.argument(tree, i))
     ins += (None,) * len(trees.tree_leaves(kwargs))
-    outs = _flat(spec, "out_shardings", spec.out_shardings, trees.tree_unflatten(staged.out_tree, staged.closed.out_avals),
-                 lambda i: result_path(staged.out_tree, i))
-    named = [s for s in (*ins, *outs) if s is not None]
-    devices = shardings.sharding_devices(named[0]) if named else None
-    for s in named:
+    outs = _flatten_shardings(spec, "out_shardings", spec.out_shardings,
+                              trees.tree_unflatten(staged.out_tree, staged.closed.out_avals),
+                              lambda i: result_path(staged.out_tree, i))
+    user_shardings = [s for s in (*ins, *outs) if s is not None]
+    devices = shardings.sharding_devices(user_shardings[0]) if user_shardings else None
+    for s in user_shardings:
         if shardings.sharding_devices(s) != devices:
-            raise ValueError(f"jit of `{spec.name}`: in_shardings and out_shardings must name the same devices in one order; "
-                             f"got {device_names(devices or ())} and {device_names(shardings.sharding_devices(s))}")
+            raise ValueError(f"jit of `{spec.name}`: in_shardings and out_shardings must name the same devices in one "
+                             f"order; got {device_names(devices or ())} and "
+                             f"{device_names(shardings.sharding_devices(s))}")
     return Layout(ins, outs, devices, tree)
 
 
-def _flat(spec: CallSpec, what: str, wanted: Any, avals: Any, words: Callable[[int], str]) -> tuple[Any, ...]:
-    """A placement or None for each leaf of a tree of types; `words` says which a leaf is."""
+def _flatten_shardings(spec: CallSpec, what: str, shardings_tree: Any, avals: Any,
+                       format_leaf: Callable[[int], str]) -> tuple[Any, ...]:
+    """Return a sharding or None for each leaf of a tree of types. `format_leaf` returns the name of a leaf."""
     leaves = trees.tree_leaves(avals)
-    if _is_leaf(wanted):
-        found = [wanted] * len(leaves)
+    if _is_leaf(shardings_tree):
+        resolved = [shardings_tree] * len(leaves)
     else:
-        if type(wanted) is list and type(avals) is tuple:
-            wanted = tuple(wanted)
+        if type(shardings_tree) is list and type(avals) is tuple:
+            shardings_tree = tuple(shardings_tree)
         try:
-            found = trees.broadcast_prefix(wanted, avals, is_leaf=_is_leaf)
+            resolved = trees.broadcast_prefix(shardings_tree, avals, is_leaf=_is_leaf)
         except ValueError as e:
             whose = "positional arguments" if what == "in_shardings" else "function's output"
-            raise ValueError(f"jit of `{spec.name}`: {what} is no prefix of the {whose}: {e}") from None
+            raise ValueError(f"jit of `{spec.name}`: {what} is not a prefix of the {whose}: {e}") from None
     return tuple([None if s is None else shardings.fitted(
-        lambda i=i: f"jit of `{spec.name}`: {what} for {words(i)}", a.shape, s)  # type: ignore[misc]
-        for i, (s, a) in enumerate(zip(found, leaves))])
+        lambda i=i: f"jit of `{spec.name}`: {what} for {format_leaf(i)}", a.shape, s)  # type: ignore[misc]
+        for i, (s, a) in enumerate(zip(resolved, leaves))])
 
 
 def call_inside(spec: CallSpec, staged: Staged, layout: Layout, flat: Sequence[Any], donated: tuple[bool, ...]) -> Any:
-    """A call inside another program: its arguments and results are told where to lie, which counts if that program runs
-    on several devices."""
-    out = spec.call_staged(staged, _told(flat, layout.ins), donated)
-    return trees.tree_unflatten(staged.out_tree, _told(trees.tree_leaves(out), layout.outs))
+    """Call a jitted function inside another program, with sharding constraints on its arguments and results.
+
+    The constraints take effect only if the enclosing program runs on several devices.
+    """
+    out = spec.call_staged(staged, _constrain(flat, layout.ins), donated)
+    return trees.tree_unflatten(staged.out_tree, _constrain(trees.tree_leaves(out), layout.outs))
 
 
-def _told(values: Sequence[Any], wanted: Sequence[Any]) -> list[Any]:
-    return [x if s is None or s.num_devices == 1 else lax.with_sharding_constraint(x, s) for x, s in zip(values, wanted)]
+def _constrain(values: Sequence[Any], constraints: Sequence[Any]) -> list[Any]:
+    return [x if s is None or s.num_devices == 1 else lax.with_sharding_constraint(x, s)
+            for x, s in zip(values, constraints)]

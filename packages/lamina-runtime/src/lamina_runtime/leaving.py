@@ -1,9 +1,10 @@
-"""What threads of the background do while the interpreter ends.
+"""Block background threads at interpreter exit, so that they do not abort the process.
 
-Once it ends, Python stops each other thread where that next asks for the interpreter. Out of a function of jaxlib such a stop
-is not let through, and the C++ library ends the process (SIGABRT, when all was done). So at exit, while everything still
-stands, all calls are sent to Python, where threads other than the one that leaves wait for ever; those under way are given a
-moment. What takes longer, as a program that a thread waits for, may still end like that.
+During finalization, Python ends every other thread when it next takes the GIL. If that happens inside a function of
+jaxlib, the C++ runtime aborts the process (SIGABRT), although its work is done. So an atexit handler makes every call
+miss jaxlib's cache, and cache misses call `block_thread`: there all threads but the exiting one wait forever. The
+handler waits up to `_GRACE_SECONDS` for calls that are already running. A longer call, e.g. a thread that waits for a
+program, may still abort the process.
 """
 from __future__ import annotations
 
@@ -17,39 +18,40 @@ from . import _jaxlib
 
 __all__ = ["stay", "staying"]
 
-_PATIENCE = 0.25  # seconds, taken only where a thread of the background is at work
-_LIBRARY = os.path.dirname(threading.__file__)  # of Python; `sysconfig`, which knows it, takes two milliseconds to import
-_begun = _jaxlib.new_state("leaving", None)
-staying: set[int] = set()  # the one that leaves and those that stay; empty until then
-_leaver: int | None = None
+_GRACE_SECONDS = 0.25  # spent only if a background thread may be in a call
+# Python's standard library. `sysconfig` knows its path too, but takes two milliseconds to import.
+_LIBRARY = os.path.dirname(threading.__file__)
+_exiting = _jaxlib.new_state("leaving", None)
+staying: set[int] = set()  # ids of the exiting thread and the blocked ones; empty before the exit
+_exiting_thread: int | None = None
 
 
 def stay() -> None:
-    """Asked by what jaxlib calls for a signature that it does not know, once somebody leaves."""
+    """Block the calling thread forever unless it is the exiting one. Cache misses call this during the exit."""
     me = threading.get_ident()
-    if _leaver != me:
+    if _exiting_thread != me:
         staying.add(me)
-        for_ever = threading.Lock()
-        for_ever.acquire()
-        for_ever.acquire()
+        lock = threading.Lock()
+        lock.acquire()
+        lock.acquire()  # never returns
 
 
-def _at_work() -> bool:
-    """Whether a thread of the background may be in a call: it does not stay yet, nor wait in Python's own library."""
+def _has_running_thread() -> bool:
+    """Return whether a daemon thread may be in a call: not blocked yet, and not waiting in the standard library."""
     frames = sys._current_frames()
     return any(t.ident in frames and not frames[t.ident].f_code.co_filename.startswith(_LIBRARY)
                for t in threading.enumerate() if t.daemon and t.ident is not None and t.ident not in staying)
 
 
 def _at_exit() -> None:
-    global _leaver
+    global _exiting_thread
     if not any(t.daemon for t in threading.enumerate()):
         return
-    _leaver = threading.get_ident()
-    staying.add(_leaver)
-    _begun.set_global(True)  # part of every signature: jaxlib knows none from now on
-    end = time.monotonic() + _PATIENCE
-    while _at_work() and time.monotonic() < end:
+    _exiting_thread = threading.get_ident()
+    staying.add(_exiting_thread)
+    _exiting.set_global(True)  # part of every signature, so that all calls miss the cache from now on
+    end = time.monotonic() + _GRACE_SECONDS
+    while _has_running_thread() and time.monotonic() < end:
         time.sleep(0.002)
 
 

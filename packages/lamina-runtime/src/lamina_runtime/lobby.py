@@ -1,10 +1,14 @@
-"""What both sides of the lobby share: addresses, lines of JSON, and the token that decides who may join.
+"""Shared parts of the rendezvous protocol: addresses, lines of JSON, and the token that authorizes processes.
 
-The lobby is where processes meet before jaxlib lets them, for that ends the process over a wrong address, a number that is
-taken, a peer that never comes. `coordinator` keeps it, `presence` comes to it; `docs/processes.md` has the picture. The
-coordinator speaks first, with a challenge; who comes answers with what it is and a digest (HMAC) of both under the token, and
-is shown in the same way that the coordinator has it. The token itself never travels. Standard library only: the coordinator
-starts fast.
+Processes meet in this protocol before jaxlib connects them, because jaxlib aborts the process if an address is wrong, a
+process index is taken or a peer never comes. `coordinator` is the server side, `rendezvous_client` the client side;
+`docs/processes.md` has a diagram.
+
+The coordinator speaks first and sends a challenge. A process answers with a description of itself, and a MAC
+(HMAC-SHA256) of both under the token. The coordinator proves in the same way that it has the token. The token itself is
+never sent.
+
+Only the standard library is imported, so that the coordinator starts fast.
 """
 from __future__ import annotations
 
@@ -16,98 +20,101 @@ import socket
 import stat
 from typing import Any
 
-__all__ = ["CALL", "LONGEST", "PROTOCOL", "Lines", "check_reach", "keep_alive", "mac", "place", "resolve", "token",
-           "written"]
+__all__ = ["CALL", "MAX_LINE_BYTES", "PROTOCOL", "LineStream", "check_reachable", "format_address", "load_token", "mac",
+           "parse_address", "resolve", "set_keepalive"]
 
 CALL = "distributed.initialize"
 PROTOCOL = 1
-LONGEST = 1 << 16  # bytes of a line
-NAMED_LOOPBACK = ("localhost", "ip6-localhost", "localhost.localdomain")
+MAX_LINE_BYTES = 1 << 16
+LOOPBACK_NAMES = ("localhost", "ip6-localhost", "localhost.localdomain")
 
 
 # --- addresses ----------------------------------------------------------------------------------------------------
-def place(address: Any, argument: str = "coordinator_address") -> tuple[str, int]:
-    """`host:port` in two parts. ValueError for anything else."""
+def parse_address(address: Any, argument: str = "coordinator_address") -> tuple[str, int]:
+    """Split `host:port`. ValueError if it has another form."""
     name, _, port = address.rpartition(":") if isinstance(address, str) else ("", "", "")
     if not name.strip("[]") or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 1 << 16:
         raise ValueError(f"{CALL}: {argument} must be 'host:port'; got {address!r}")
     return name.strip("[]"), int(port)
 
 
-def written(host: str, port: int) -> str:
-    """`host:port`, with brackets where the host has colons."""
+def format_address(host: str, port: int) -> str:
+    """Return `host:port`, with brackets if the host contains colons."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def resolve(host: str) -> list[str]:
-    """The numbers of a host, IPv4 first. `socket.gaierror` (an OSError) when it is unknown."""
+    """Return the IP addresses of a host, IPv4 first. `socket.gaierror` (an OSError) if it is unknown."""
     found = [str(i[4][0]) for i in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
     return sorted(dict.fromkeys(found), key=lambda n: ":" in n)
 
 
-def on_loopback(host: str) -> bool:
-    """Whether a host's numbers reach no further than the machine that asks. `socket.gaierror` when it is unknown."""
+def is_loopback(host: str) -> bool:
+    """Return whether all IP addresses of a host are loopback addresses. `socket.gaierror` if it is unknown."""
     return all(ipaddress.ip_address(n.split("%")[0]).is_loopback for n in resolve(host))
 
 
-def check_reach(host: str, several_hosts: bool | None, argument: str = "coordinator_address") -> None:
-    """ValueError for an address that means each machine's own self, where another machine is meant.
+def check_reachable(host: str, several_hosts: bool | None, argument: str = "coordinator_address") -> None:
+    """Raise ValueError for a loopback address if processes of other machines must reach it.
+
+    The usual cause is a line like `127.0.1.1 <host name>` in /etc/hosts.
 
     Args:
-      several_hosts: whether the processes are known to be on several; None where nobody said.
+      several_hosts: whether the processes run on several machines; None if unknown.
     """
     try:
-        if not on_loopback(host):
+        if not is_loopback(host):
             return
     except OSError:
-        return  # unknown: whoever connects or listens says so
-    literal = host in NAMED_LOOPBACK or host.replace(".", "").isdigit() or ":" in host
+        return  # unknown host: connecting or listening reports it
+    is_literal = host in LOOPBACK_NAMES or host.replace(".", "").isdigit() or ":" in host
     mine = socket.gethostname().split(".")[0].lower()
-    if several_hosts or (not literal and host.split(".")[0].lower() != mine):
-        raise ValueError(f"{CALL}: {argument} {host} is {', '.join(resolve(host))} on {mine}: the loopback, which other "
-                         f"machines do not reach. Give the number of process 0's machine in your network, or mend /etc/hosts")
+    if several_hosts or (not is_literal and host.split(".")[0].lower() != mine):
+        raise ValueError(f"{CALL}: {argument} {host} is {', '.join(resolve(host))} on {mine}: the loopback, which "
+                         "other machines do not reach. Give the IP address of process 0's machine in your network, or "
+                         "correct /etc/hosts")
 
 
-def keep_alive(s: socket.socket, seconds: float) -> None:
-    """Have a silent network end a connection after half of that, and lines go out at once."""
+def set_keepalive(s: socket.socket, seconds: float) -> None:
+    """Let a connection fail after half of `seconds` without an answer from the network, and send lines at once."""
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", seconds / 4), ("TCP_KEEPINTVL", seconds / 12), ("TCP_KEEPCNT", 3),
                         ("TCP_USER_TIMEOUT", seconds * 500)):  # milliseconds
         if hasattr(socket, name):
-            most = 1 << 30 if name == "TCP_USER_TIMEOUT" else 1 << 14
-            s.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), min(max(1, int(value)), most))
+            limit = 1 << 30 if name == "TCP_USER_TIMEOUT" else 1 << 14
+            s.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), min(max(1, int(value)), limit))
 
 
 # --- lines --------------------------------------------------------------------------------------------------------
-class Lines:
-    """Lines of JSON objects over a socket, which may be one that never blocks."""
+class LineStream:
+    """JSON objects, one per line, over a socket that may be non-blocking."""
 
     def __init__(self, s: socket.socket) -> None:
         self.socket = s
-        self._held = b""
+        self._buffer = b""
 
-    def say(self, **words: Any) -> None:
-        """Whoever has gone meanwhile is missed elsewhere; who does not read is as good as gone."""
+    def send(self, **fields: Any) -> None:
+        """Send an object. Errors are ignored: the reading side notices a broken connection."""
         try:
-            self.socket.sendall(json.dumps(words).encode() + b"\n")
+            self.socket.sendall(json.dumps(fields).encode() + b"\n")
         except OSError:
             pass
 
-    def arrived(self) -> bool:
-        """Read once; whether the other side is still there. OSError as `recv` raises it."""
-        more = self.socket.recv(LONGEST)
-        self._held += more
+    def receive(self) -> bool:
+        """Call `recv` once. Return whether the connection is still open. OSError as from `recv`."""
+        more = self.socket.recv(MAX_LINE_BYTES)
+        self._buffer += more
         return bool(more)
 
-    def next(self) -> dict[str, Any] | None:
-        """The next whole line that has come, if any. ValueError for what is none of ours."""
-        line, end, rest = self._held.partition(b"\n")
+    def pop(self) -> dict[str, Any] | None:
+        """Return the next complete object, None if there is none yet. ValueError if it is not a JSON object."""
+        line, end, rest = self._buffer.partition(b"\n")
         if not end:
-            if len(line) > LONGEST:
-                raise ValueError("a line without end")
+            if len(line) > MAX_LINE_BYTES:
+                raise ValueError("line too long")
             return None
-        self._held = rest
+        self._buffer = rest
         try:
             found = json.loads(line)
         except RecursionError as e:
@@ -116,12 +123,12 @@ class Lines:
             raise ValueError("not an object")
         return found
 
-    def wait(self, timeout: float) -> dict[str, Any] | None:
-        """The next line, waited for; None when the other side has gone. TimeoutError, ValueError."""
+    def read(self, timeout: float) -> dict[str, Any] | None:
+        """Wait for the next object. None if the connection was closed. Raises TimeoutError or ValueError."""
         self.socket.settimeout(max(timeout, 0.01))
-        while (found := self.next()) is None:
+        while (found := self.pop()) is None:
             try:
-                if not self.arrived():
+                if not self.receive():
                     return None
             except TimeoutError:
                 raise
@@ -132,47 +139,51 @@ class Lines:
 
 # --- the token ----------------------------------------------------------------------------------------------------
 def mac(key: bytes, *parts: str) -> str:
-    """A digest that only who has the key can make. The parts are told apart by their lengths."""
+    """Return the MAC of some texts under a key. Lengths are included, so that texts cannot be shifted between parts."""
     text = "".join(f"{len(p)}:{p}" for p in ("lamina", *parts))
     return hmac.new(key, text.encode(), "sha256").hexdigest()
 
 
-def token() -> bytes:
-    """The shared secret: LAMINA_TOKEN, else what the file LAMINA_TOKEN_FILE holds, else the user's own, made at first need.
+def load_token() -> bytes:
+    """Return the shared secret: LAMINA_TOKEN, else the content of the file LAMINA_TOKEN_FILE, else the user's own
+    token.
+
+    The user's own token is in a file that is created when first needed.
 
     Raises:
-      RuntimeError: the file cannot be read or made, is empty, or may be read by others.
+      RuntimeError: the file cannot be read or created, is empty, or other users can read it.
     """
-    given = os.environ.get("LAMINA_TOKEN", "").strip()
-    if given:
-        return given.encode()
+    text = os.environ.get("LAMINA_TOKEN", "").strip()
+    if text:
+        return text.encode()
     named = os.environ.get("LAMINA_TOKEN_FILE")
-    path = os.path.expanduser(named or os.path.join(os.environ.get("XDG_CONFIG_HOME") or "~/.config", "lamina", "token"))
-    instead = "Set LAMINA_TOKEN to the same secret in all processes, or LAMINA_TOKEN_FILE to a file with it"
+    config_home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    path = os.path.expanduser(named or os.path.join(config_home, "lamina", "token"))
+    fix = "Set LAMINA_TOKEN to the same secret in all processes, or LAMINA_TOKEN_FILE to a file with it"
     try:
         if not named and not os.path.exists(path):
-            _make_token(path)
+            _create_token_file(path)
         with open(path, "rb") as f:
-            about = os.fstat(f.fileno())
-            found = f.read(LONGEST).strip()
+            status = os.fstat(f.fileno())
+            token = f.read(MAX_LINE_BYTES).strip()
     except OSError as e:
-        raise RuntimeError(f"{CALL}: the token file {path} cannot be read or made: {e.strerror or e}. {instead}") from e
-    if not found:
-        raise RuntimeError(f"{CALL}: the token file {path} is empty. {instead}")
-    if not named and hasattr(os, "getuid") and (about.st_uid != os.getuid() or stat.S_IMODE(about.st_mode) & 0o077):
-        raise RuntimeError(f"{CALL}: the token file {path} must be yours alone (chmod 600); others may read it, or it is "
-                           f"another user's. {instead}")
-    return found
+        raise RuntimeError(f"{CALL}: the token file {path} cannot be read or created: {e.strerror or e}. {fix}") from e
+    if not token:
+        raise RuntimeError(f"{CALL}: the token file {path} is empty. {fix}")
+    if not named and hasattr(os, "getuid") and (status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077):
+        raise RuntimeError(f"{CALL}: the token file {path} must be readable by you alone (chmod 600); others may read "
+                           f"it, or it belongs to another user. {fix}")
+    return token
 
 
-def _make_token(path: str) -> None:
-    """Whole or not at all, and once, though many processes may be at it."""
+def _create_token_file(path: str) -> None:
+    """Create the file atomically, and once even if several processes do so at the same time."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     draft = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as f:
         f.write(os.urandom(32).hex() + "\n")
     try:
-        os.link(draft, path)
+        os.link(draft, path)  # fails if the file exists, unlike `rename`
     except FileExistsError:
         pass  # another process was first
     finally:

@@ -1,12 +1,18 @@
-"""The loss of another process, or of its part in a launch: how what waits for it is freed, and what is raised.
+"""React to the failure of another process: unblock what waits for it, and raise an error.
 
-Gloo waits for ever for a process that is gone where several devices of this one take part, and jaxlib waits half a minute for
-one that never came to a group of devices. So when the lobby tells of a loss, the connections that Gloo has are shut, which ends
-the first wait, and if need be the client of jaxlib's service is let go, which ends the second. Where Gloo, as a group comes
-together, awaits a connection that nobody will make any more, this process makes it itself, and ends it. So what is pending over
-several processes fails at once, here and, as the others do the same, everywhere. From then on nothing over them is launched.
-The devices of one process are connected in the same way; those connections are spared. Where a launch that all had agreed on
-fails in one process alone, the others wait for its data in the same way, and are freed in the same way.
+Without help, waiting threads would hang. If several devices of this process take part in a collective, Gloo waits
+forever for a process that is gone. If a process never comes to connect a group of devices, jaxlib waits for half a
+minute. So when the coordinator reports a failure, this module
+
+1. shuts down Gloo's sockets, which ends the first kind of wait with an error;
+2. disconnects from jaxlib's coordination service if devices are being connected, which ends the second kind;
+3. if Gloo waits for a connection that will never come, makes that connection in the lost process's place and closes it.
+
+All processes do so, hence all pending multi-process launches fail at once. No others are launched afterwards.
+Connections between devices of one process are made in the same way, and are preserved.
+
+If a launch that all processes had agreed on fails in one process only, the others wait for its data in the same way,
+and are unblocked in the same way.
 """
 from __future__ import annotations
 
@@ -24,368 +30,405 @@ from typing import Any, TypeVar
 from . import presence
 from .gone import LaunchFailedError, ProcessLostError
 
-__all__ = ["Watch", "listening"]
+__all__ = ["FailureMonitor", "listening_addresses"]
 
-_WORD = 2.0  # seconds from a broken connection to the lobby's word of a loss, at the most
-_AGAIN, _LONGEST, _CUTS = 0.05, 4.0, 8.0  # seconds between cuts, at first and at the most; for how long: one may be on its way
-_NUMBERS = 4096  # of awaited connections, and half of the descriptors, that are tried at the most, in all
-_PATIENCE = 0.5  # seconds to wait for devices of this process that are being connected
-_KNOCK, _KNOCKS = 5.0, 4  # seconds for an answer at a door, and how often it is asked for
-_LOOK = 0.5  # seconds between two looks at the connections, where no coordinator tells of losses
-_FREED = 3.0  # seconds after a loss in which what waits may be freed
-Place = tuple[str, int]  # host and port
-_LISTED = 8  # processes named in a message
-_TEXT = 2000  # characters of an error that are told
+_REPORT_TIMEOUT = 2.0  # seconds from a broken connection to the coordinator's report, at most
+_CUT_PAUSE, _MAX_CUT_PAUSE = 0.05, 4.0  # seconds between two cuts, at first and at most
+_CUT_DURATION = 8.0    # seconds during which cuts are repeated: a new connection may be on its way
+_MAX_NUMBERS = 4096    # awaited connections that are tried in total, at most; also at most half of the descriptors
+_LOCK_TIMEOUT = 0.5    # seconds to wait for devices of this process that are being connected
+_PROBE_TIMEOUT, _PROBES = 5.0, 4  # seconds for an answer from a process, and how often it is probed
+_WATCH_INTERVAL = 0.5  # seconds between two looks at the connections, if no coordinator reports failures
+_JOIN_INTERVAL = 0.1  # seconds between two looks at a launch in a worker thread
+_UNBLOCK_TIMEOUT = 3.0  # seconds after a failure until blocked launches are abandoned
+Address = tuple[str, int]  # host and port
+_MAX_LISTED = 8  # processes named in a message
+_MAX_TEXT = 2000  # characters of an error that are reported
 _T = TypeVar("_T")
-away: dict[threading.Thread, Watch] = {}  # those that make a launch in which devices come together
+launch_threads: dict[threading.Thread, FailureMonitor] = {}  # threads that make a launch in which devices are connected
 
 
 @atexit.register
-def _end_all() -> None:
-    """A thread that came back from jaxlib while Python ends would end the process, whatever its code."""
-    for thread, watch in list(away.items()):
-        watch.free(thread)
+def _finish_launch_threads() -> None:
+    """Wait for abandoned launches at exit.
+
+    A thread that returns from jaxlib while the interpreter shuts down would abort the process and change its exit code.
+    """
+    for thread, monitor in list(launch_threads.items()):
+        monitor.finish(thread)
 
 
-class Watch:
-    """What becomes of the other processes of a session.
+class FailureMonitor:
+    """Tracks the other processes of a session and unblocks waits for failed ones.
 
     Args:
-      here: the presence that tells.
-      let_go: gives up jaxlib's service.
+      connection: the coordinator connection, which reports failures.
+      disconnect: disconnects from jaxlib's coordination service.
     """
 
-    def __init__(self, here: presence.Presence, let_go: Callable[[], None]) -> None:
-        self.presence = here
-        self._doors: dict[int, list[Place]] = {}
-        self._coming: dict[Place, Iterator[int]] = {}  # at each of this process's: the numbers that nobody has come under
-        self._places: frozenset[Place] = frozenset()
-        self._meeting = 0  # launches that may wait for a group of devices to come together
-        self._counting, self._sparing = threading.Lock(), threading.Lock()
-        self._spared: set[int] = set()
-        self._let_go = let_go
-        self._over, self._joining = threading.Event(), threading.Event()
+    def __init__(self, connection: presence.CoordinatorConnection, disconnect: Callable[[], None]) -> None:
+        self.connection = connection
+        self._gloo_addresses: dict[int, list[Address]] = {}
+        self._all_addresses: frozenset[Address] = frozenset()
+        self._unused_numbers: dict[Address, Iterator[int]] = {}  # own address -> connection numbers not yet used there
+        self._connecting = 0  # launches in progress that may connect a group of devices
+        self._connecting_lock, self._cut_lock = threading.Lock(), threading.Lock()
+        self._preserved: set[int] = set()  # inodes of sockets
+        self._disconnect = disconnect
+        self._closed, self._creating_client = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
-        self._again = False
-        self._since: float | None = None  # when the first loss, or failure, was heard of
-        here.listen(self._hear)
+        self._is_cutting = False
+        self._failed_at: float | None = None  # when the first loss, or failed launch, was reported
+        connection.add_listener(self._on_event)
 
-    def know(self, doors: dict[int, list[Place]]) -> None:
-        """The hosts and ports at which each process's Gloo listens, once the client is made."""
-        self._places = frozenset([place for places in doors.values() for place in places])
-        self._doors = doors
-        own = doors.get(self.presence.rank, ())
-        for place in own:
-            self._coming[place] = iter(range(min(_NUMBERS, os.sysconf("SC_OPEN_MAX") // 2 // len(own))))
+    def set_gloo_addresses(self, addresses: dict[int, list[Address]]) -> None:
+        """Set the addresses at which Gloo of each process listens, once the client is made."""
+        self._all_addresses = frozenset([a for those in addresses.values() for a in those])
+        self._gloo_addresses = addresses
+        own = addresses.get(self.connection.rank, ())
+        for address in own:
+            # Each number that Gloo does not await costs it a descriptor, see `_connect_for_lost`.
+            self._unused_numbers[address] = iter(range(min(_MAX_NUMBERS, os.sysconf("SC_OPEN_MAX") // 2 // len(own))))
 
     def check(self, program: Any) -> None:
-        """ProcessLostError or LaunchFailedError where a program over several processes cannot be launched any more."""
-        here = self.presence
+        """Raise ProcessLostError or LaunchFailedError if a multi-process program cannot be launched any more."""
+        here = self.connection
         if here.lost or here.left or here.failed:
             gone = [] if here.lost else [r for r in program.processes if r in here.left]
             if here.lost or gone or here.failed:
-                raise self._error(f"{program.call} of `{program.name}`", gone)
+                raise self._make_error(f"{program.call} of `{program.name}`", gone)
 
     @contextlib.contextmanager
-    def joining(self) -> Iterator[None]:
-        """A block in which the client is made, for which every process has to say what devices it has. Who is gone may have
-        said it before, so the others are given a moment to hear it.
+    def creating_client(self) -> Iterator[None]:
+        """Context in which the jaxlib client is made.
+
+        Every process must publish its devices for this. A lost process may have done so before, so after a loss the
+        client is given a moment to complete, and then aborted.
 
         Raises:
-          ProcessLostError: it failed, and a process is gone.
+          ProcessLostError: it failed, and a process is lost or has left.
         """
-        self._joining.set()
-        if self.presence.lost or self.presence.left:
-            self._start(self._join_no_longer)
+        self._creating_client.set()
+        if self.connection.lost or self.connection.left:
+            self._start_thread(self._abort_client_creation)
         try:
             yield
         except Exception as e:
-            if not (self.presence.lost or self.presence.left):
+            if not (self.connection.lost or self.connection.left):
                 raise
-            left = () if self.presence.lost else self.presence.left
-            raise self._error("making the devices of all processes known", left, "Until shutdown() there are no devices") from e
+            left = () if self.connection.lost else self.connection.left
+            raise self._make_error("making the devices of all processes known", left,
+                                   "Until shutdown() there are no devices") from e
         finally:
-            self._joining.clear()
+            self._creating_client.clear()
 
-    def _join_no_longer(self) -> None:
-        if not self._over.wait(_WORD) and self._joining.is_set():
-            self._let_go()
+    def _abort_client_creation(self) -> None:
+        if not self._closed.wait(_REPORT_TIMEOUT) and self._creating_client.is_set():
+            self._disconnect()
 
     @contextlib.contextmanager
-    def meeting(self) -> Iterator[None]:
-        """A block in which groups of devices may come together that are not of this process alone."""
-        with self._counting:
-            self._meeting += 1
-            if self.presence.lost or self.presence.failed:
-                self._let_go()
+    def connecting_devices(self) -> Iterator[None]:
+        """Context in which devices of several processes may be connected."""
+        with self._connecting_lock:
+            self._connecting += 1
+            if self.connection.lost or self.connection.failed:
+                self._disconnect()
         try:
             yield
         finally:
-            with self._counting:
-                self._meeting -= 1
+            with self._connecting_lock:
+                self._connecting -= 1
 
-    def aside(self, call: str, act: Callable[[], _T]) -> _T:
-        """What `act()` gives, a launch in which groups of devices may come together. Another thread makes it: it may wait in
-        jaxlib for who is lost, longer than a loss is to be told in; then it is left to itself, and ends by and by.
+    def run_in_worker_thread(self, call: str, act: Callable[[], _T]) -> _T:
+        """Return `act()`, a launch that may connect devices of several processes. It runs in another thread.
+
+        jaxlib may wait for a lost process longer than the caller should. Then the error is raised and the thread is
+        abandoned; it ends later.
 
         Args:
-          call: what is told to have failed.
+          call: the operation that failed, for the error.
+          act: the launch.
         Raises:
-          ProcessLostError, LaunchFailedError: a process was lost, or a launch has failed, and it has not ended.
+          ProcessLostError, LaunchFailedError: a process or launch has failed, and `act` has not ended in time.
         """
-        found: list[_T] = []
-        failed: list[BaseException] = []
+        results: list[_T] = []
+        errors: list[BaseException] = []
 
         def run() -> None:
             try:
-                with self.meeting():
-                    found.append(act())
+                with self.connecting_devices():
+                    results.append(act())
             except BaseException as e:
-                failed.append(e)
+                errors.append(e)
             finally:
-                del away[threading.current_thread()]
+                del launch_threads[threading.current_thread()]
 
         thread = threading.Thread(target=run, name="lamina-launch", daemon=True)
-        away[thread] = self
+        launch_threads[thread] = self
         thread.start()
         while thread.is_alive():
-            thread.join(_PATIENCE / 5)
-            if self._since is not None and time.monotonic() > self._since + _FREED and thread.is_alive():
-                raise self.error(call)
-        if failed:
-            raise failed[0]
-        return found[0]
+            thread.join(_JOIN_INTERVAL)
+            if (self._failed_at is not None and time.monotonic() > self._failed_at + _UNBLOCK_TIMEOUT
+                    and thread.is_alive()):
+                raise self.make_error(call)
+        if errors:
+            raise errors[0]
+        return results[0]
 
-    def free(self, thread: threading.Thread) -> None:
-        """Wait for the end of a launch that one thread makes, and nobody waits for any more. NCCL's may have none."""
-        while self._places and thread.is_alive():
-            self._come_for_others()
-            self._cut_others()
-            thread.join(_AGAIN)
+    def finish(self, thread: threading.Thread) -> None:
+        """Unblock an abandoned launch and wait for its thread. With NCCL it may never end, so do not wait."""
+        while self._all_addresses and thread.is_alive():
+            self._connect_for_lost()
+            self._cut_connections()
+            thread.join(_CUT_PAUSE)
 
     @contextlib.contextmanager
-    def sparing(self) -> Iterator[None]:
-        """A block in which devices of this process alone are connected: their connections stay when others are cut."""
-        held = self._sparing.acquire(timeout=_PATIENCE)  # a callback of one may wait for another
+    def preserve_connections(self) -> Iterator[None]:
+        """Context in which devices of this process are connected. Their connections survive later cuts."""
+        held = self._cut_lock.acquire(timeout=_LOCK_TIMEOUT)  # a callback of one launch may wait for another
         try:
-            before = _inside(self._places)
+            before = _internal_connections(self._all_addresses)
             yield
-            self._spared.update(_inside(self._places) - before)
+            self._preserved.update(_internal_connections(self._all_addresses) - before)
         finally:
             if held:
-                self._sparing.release()
+                self._cut_lock.release()
 
-    def told(self, suspects: Iterable[int] = ()) -> bool:
-        """A connection to another process has ended: wait shortly for the lobby's word on who is gone, or has failed. Whether
-        somebody has.
+    def confirm_failure(self, suspects: Iterable[int] = ()) -> bool:
+        """Wait shortly for the coordinator's report after a connection broke. Return whether a process has failed or
+        left.
 
         Args:
-          suspects: whose connection it was; without a word they count as gone.
+          suspects: processes at the other end of the connection. Without a report they are considered lost.
         """
-        here, until = self.presence, time.monotonic() + _WORD
+        here, until = self.connection, time.monotonic() + _REPORT_TIMEOUT
         with here.changed:
-            while (not (here.lost or here.failed or here.alone or self._over.is_set())
-                   and (left := until - time.monotonic()) > 0):
-                if here.left and left < _WORD * 3 / 4:  # the end of one who took leave is the likely reason
+            while (not (here.lost or here.failed or here.coordinator_lost or self._closed.is_set())
+                   and (remaining := until - time.monotonic()) > 0):
+                # A process that has left explains the broken connection; still wait a quarter of the time for a loss.
+                if here.left and remaining < _REPORT_TIMEOUT * 3 / 4:
                     break
-                here.changed.wait(min(left, _WORD / 4))
+                here.changed.wait(min(remaining, _REPORT_TIMEOUT / 4))
         for r in suspects:
             if r not in here.left and r not in here.lost:
-                here.note_lost(r, f"process {r}, which closed its connection,")
-        while here.alone and not here.lost and not here.failed and not self._over.is_set():
-            self._knock()  # a process that is just being ended may still have an open door
-            if here.lost or time.monotonic() > until or self._over.wait(_PATIENCE):
+                here.mark_lost(r, f"process {r}, which closed its connection,")
+        while here.coordinator_lost and not here.lost and not here.failed and not self._closed.is_set():
+            self._probe_processes()  # repeatedly: a process that is being killed may still accept connections
+            if here.lost or time.monotonic() > until or self._closed.wait(_WATCH_INTERVAL):
                 break
         return bool(here.lost or here.left or here.failed)
 
-    def failed(self, call: str, launch: str, of: int, error: BaseException) -> None:
-        """A launch that all had agreed on has failed in this process: the others are told, unless it has in all of them.
+    def report_launch_failure(self, call: str, launch: str, processes: int, error: BaseException) -> None:
+        """Report that an agreed launch failed in this process. The others are notified unless it failed in all of them.
 
         Args:
-          launch: its name, the same in all; of: how many processes it has.
+          call: the operation, for the message.
+          launch: identifier of the launch, the same in all its processes.
+          processes: number of its processes.
+          error: the error, which gets a note if the others are notified.
         """
-        here = self.presence
-        if here.lost or here.failed or self._over.is_set() or here.tell_failure(
-                launch, of, f"{call}: {type(error).__name__}: {error}"[:_TEXT]):
+        here = self.connection
+        if here.lost or here.failed or self._closed.is_set() or here.report_failure(
+                launch, processes, f"{call}: {type(error).__name__}: {error}"[:_MAX_TEXT]):
             return
         if hasattr(error, "add_note"):
-            error.add_note(f"{call}: the other processes were about to launch this too, and are told that it failed here; "
-                           "lamina.distributed.shutdown() and initialize(...) in all of them are the way on")
+            error.add_note(f"{call}: the other processes were about to launch this too, and are notified that it "
+                           "failed here; lamina.distributed.shutdown() and initialize(...) in all of them are the way "
+                           "on")
 
-    def error(self, call: str) -> ProcessLostError | LaunchFailedError:
-        """Of a call that failed: those that are gone, or in which a launch failed."""
-        return self._error(call, self.presence.left if not self.presence.lost else ())
+    def make_error(self, call: str) -> ProcessLostError | LaunchFailedError:
+        """Return the error of an operation that failed. It names the failed processes."""
+        return self._make_error(call, self.connection.left if not self.connection.lost else ())
 
-    def end(self) -> None:
-        """The session is over."""
-        self._over.set()
-        self._let_go = _nothing
+    def close(self) -> None:
+        """End the threads: the session is over."""
+        self._closed.set()
+        self._disconnect = _do_nothing
         for t in self._threads:
-            if t is not threading.current_thread() and t.ident is not None and not self._meeting:
-                t.join()  # one that begins now finds that it is over
+            if t is not threading.current_thread() and t.ident is not None and not self._connecting:
+                t.join()  # a thread that starts now finds the monitor closed
 
-    def _error(self, call: str, left: Iterable[int],
-               then: str = "What needs no other process works on") -> ProcessLostError | LaunchFailedError:
-        here = self.presence
+    def _make_error(self, call: str, left: Iterable[int],
+                    then: str = "What needs no other process works on") -> ProcessLostError | LaunchFailedError:
+        here = self.connection
         failed = dict(here.failed)
         if failed and not here.lost:
-            said = "; ".join([failed[r] for r in sorted(failed)[:_LISTED]])
+            reasons = "; ".join([failed[r] for r in sorted(failed)[:_MAX_LISTED]])
             return LaunchFailedError(
-                f"{call}: a launch that all had agreed on failed in process_indices {tuple(sorted(failed))} and not in all: "
-                f"{said}. Nothing over several processes is launched any more. What needs no other process works on; "
-                "lamina.distributed.shutdown() and initialize(...) in all of them are the way on", failed)
-        names = {r: f"{here.left[r]} has left" for r in left} | {r: f"{name} was lost" for r, name in dict(here.lost).items()}
+                f"{call}: a launch that all had agreed on failed in process_indices {tuple(sorted(failed))} and not in "
+                f"all: {reasons}. Nothing over several processes is launched any more. What needs no other process "
+                "works on; lamina.distributed.shutdown() and initialize(...) in all of them are the way on", failed)
+        names = {r: f"{here.left[r]} has left" for r in left}
+        names |= {r: f"{name} was lost" for r, name in dict(here.lost).items()}
         ranks = tuple(sorted(names))
-        said = "; ".join([names[r] for r in ranks[:_LISTED]])
-        more = f"; and {len(ranks) - _LISTED} more" if len(ranks) > _LISTED else ""
+        reasons = "; ".join([names[r] for r in ranks[:_MAX_LISTED]])
+        more = f"; and {len(ranks) - _MAX_LISTED} more" if len(ranks) > _MAX_LISTED else ""
         return ProcessLostError(
-            f"{call}: process_indices {ranks} are gone: {said}{more}. {then}; "
+            f"{call}: process_indices {ranks} are gone: {reasons}{more}. {then}; "
             "lamina.distributed.shutdown() and initialize(...) make a system of those who are left", ranks)
 
-    def _hear(self, event: presence.Event) -> None:
-        if self._over.is_set():
+    def _on_event(self, event: presence.Event) -> None:
+        """Handle a report of the coordinator, in the thread of its connection."""
+        if self._closed.is_set():
             return
-        if event[0] in ("lost", "failed") and self._since is None:
-            self._since = time.monotonic()
-        if event[0] != "coordinator" and self._joining.is_set():
-            self._start(self._join_no_longer)
-        if event[0] == "coordinator" and not self.presence.lost:
-            self._start(self._look_out)
-        elif event[0] in ("lost", "failed"):
-            self._cut_others()
-            if not self._again:
-                self._again = True
-                self._start(self._cut_again)
-            with self._counting:
-                if self._meeting:
-                    self._let_go()
+        kind = event[0]
+        if kind in ("lost", "failed") and self._failed_at is None:
+            self._failed_at = time.monotonic()
+        if kind != "coordinator" and self._creating_client.is_set():
+            self._start_thread(self._abort_client_creation)
+        if kind == "coordinator" and not self.connection.lost:
+            self._start_thread(self._watch_connections)
+        elif kind in ("lost", "failed"):
+            self._cut_connections()
+            if not self._is_cutting:
+                self._is_cutting = True
+                self._start_thread(self._keep_cutting)
+            with self._connecting_lock:
+                if self._connecting:
+                    self._disconnect()
 
-    def _start(self, act: Callable[[], None]) -> None:
-        thread = threading.Thread(target=act, name="lamina-losses", daemon=True)
+    def _start_thread(self, act: Callable[[], None]) -> None:
+        thread = threading.Thread(target=act, name="lamina-failure-monitor", daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    def _cut_again(self) -> None:
-        """While a group comes together Gloo may await one connection behind the other, and lose each to a cut of its own."""
-        pause, until = _AGAIN, time.monotonic() + _CUTS
-        while self._meeting or time.monotonic() < until and not self._over.is_set():
-            self._come_for_others()
-            if self._meeting:
-                time.sleep(pause := _AGAIN)
-            else:
-                self._over.wait(pause := min(2 * pause, _LONGEST))
-            self._cut_others()
+    def _keep_cutting(self) -> None:
+        """Cut connections repeatedly.
 
-    def _cut_others(self) -> None:
-        """Shut Gloo's connections but those of devices of this process alone. One between two such devices that a group over
-        processes made, maybe after the loss, is shut too: one would await there what the other, which failed, sends no more.
-        What `sparing` connects is waited for, shortly: it may itself wait for what is to be freed."""
-        held = self._sparing.acquire(timeout=_PATIENCE)
+        Newer versions of Gloo connect the devices of a group one after the other. Each connection to a lost process
+        needs a cut of its own, which can only be made once Gloo waits for it.
+        """
+        pause, until = _CUT_PAUSE, time.monotonic() + _CUT_DURATION
+        while self._connecting or time.monotonic() < until and not self._closed.is_set():
+            self._connect_for_lost()
+            if self._connecting:
+                time.sleep(pause := _CUT_PAUSE)
+            else:
+                self._closed.wait(pause := min(2 * pause, _MAX_CUT_PAUSE))
+            self._cut_connections()
+
+    def _cut_connections(self) -> None:
+        """Shut down Gloo's sockets except the preserved ones.
+
+        A connection between two devices of this process that belongs to a multi-process group is shut down too: one
+        device would wait there for data that the other, which has failed, never sends. Such a connection may be made
+        after the loss.
+
+        Wait shortly for `preserve_connections`. Not longer: that may itself wait for what is to be unblocked.
+        """
+        held = self._cut_lock.acquire(timeout=_LOCK_TIMEOUT)
         try:
-            _cut(self._places, self._spared)
+            _shut_connections(self._all_addresses, self._preserved)
         finally:
             if held:
-                self._sparing.release()
+                self._cut_lock.release()
 
-    def _come_for_others(self) -> None:
-        """Come to Gloo in place of those whose connections it awaits, and go again. Who comes says a number of 8 bytes: each
-        device of a group has one for each, from 0 on. What comes under one that is not awaited is kept until Gloo ends, with a
-        descriptor, and is there when it is; so each number comes once."""
-        for place, numbers in self._coming.items():
-            while self._meeting and (some := [*itertools.islice(numbers, 64)]):
-                for number in some:
-                    with contextlib.suppress(OSError), socket.create_connection(place, _KNOCK) as s:
+    def _connect_for_lost(self) -> None:
+        """Connect to this process's own Gloo in place of lost processes, and close the connections.
+
+        A Gloo connection starts with a number of 8 bytes. Each device of a group expects one number for each other
+        device, from 0 on. Gloo keeps a connection with a number that is not expected yet, with its descriptor, until
+        the number is expected or Gloo ends. So each number is used once, and the total is limited: a process without
+        descriptors would be aborted.
+        """
+        for address, numbers in self._unused_numbers.items():
+            while self._connecting and (batch := [*itertools.islice(numbers, 64)]):
+                for number in batch:
+                    with contextlib.suppress(OSError), socket.create_connection(address, _PROBE_TIMEOUT) as s:
                         s.sendall(number.to_bytes(8, sys.byteorder))
                 time.sleep(0.005)
 
-    # --- without a coordinator
-    def _look_out(self) -> None:
-        """Nobody tells of losses any more: where a connection to another process ends, see who does not answer."""
-        known = knocks = 0
-        while not self.presence.lost and not self._over.wait(_LOOK):
-            now = _outside(self._places)
+    # --- without a coordinator ------------------------------------------------------------------------------------
+    def _watch_connections(self) -> None:
+        """Detect losses after the coordinator is lost: when a connection to a process ends, probe all processes."""
+        known = probes = 0
+        while not self.connection.lost and not self._closed.wait(_WATCH_INTERVAL):
+            now = _count_external_connections(self._all_addresses)
             if now < known:
-                knocks = _KNOCKS
-            if knocks:
-                knocks -= 1
-                self._knock()
+                probes = _PROBES
+            if probes:
+                probes -= 1
+                self._probe_processes()
             known = now
 
-    def _knock(self) -> None:
-        """Count those for lost at whose door nobody listens."""
-        here = self.presence
-        for r, places in self._doors.items():
+    def _probe_processes(self) -> None:
+        """Mark the processes as lost whose Gloo does not accept connections."""
+        here = self.connection
+        for r, addresses in self._gloo_addresses.items():
             if r != here.rank and r not in here.lost and r not in here.left:
                 try:
-                    for place in places:
-                        socket.create_connection(place, min(here.heartbeat, _KNOCK)).close()
+                    for address in addresses:
+                        socket.create_connection(address, min(here.heartbeat, _PROBE_TIMEOUT)).close()
                 except OSError:
-                    here.note_lost(r, f"process {r}, which does not answer,")
+                    here.mark_lost(r, f"process {r}, which does not answer,")
 
 
-def _nothing() -> None:
-    """Nothing is held any more."""
+def _do_nothing() -> None:
+    """Replaces `disconnect` of a closed monitor, so that the session is freed."""
 
 
-# --- sockets ------------------------------------------------------------------------------------------------------
-def listening(host: str) -> set[Place]:
-    """Host and port of this process's sockets that listen at `host`."""
+# --- sockets of this process ----------------------------------------------------------------------------------------
+def listening_addresses(host: str) -> set[Address]:
+    """Return host and port of this process's TCP sockets that listen at `host`."""
     found = set()
-    for s in _sockets():
+    for s in _tcp_sockets():
         if s.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-            place = _place(s.getsockname())
-            if place[0] == _place((host, 0))[0]:
-                found.add(place)
+            address = _normalize(s.getsockname())
+            if address[0] == _normalize((host, 0))[0]:
+                found.add(address)
     return found
 
 
-def _cut(places: frozenset[Place], spared: set[int]) -> None:
-    """Shut this process's connections from and to these places but for some."""
-    for s in _sockets():
-        if not places.isdisjoint(_ends(s)) and _number(s) not in spared:
+def _shut_connections(addresses: frozenset[Address], preserved: set[int]) -> None:
+    """Shut down this process's connections from and to these addresses, except the preserved ones."""
+    for s in _tcp_sockets():
+        if not addresses.isdisjoint(_endpoints(s)) and _inode(s) not in preserved:
             with contextlib.suppress(OSError):
                 s.shutdown(socket.SHUT_RDWR)
 
 
-def _inside(places: frozenset[Place]) -> set[int]:
-    """This process's connections with itself by way of these places: the numbers of both ends."""
-    ends = {_number(s): _ends(s) for s in _sockets()}
-    near = {e[0] for e in ends.values() if e}
-    return {n for n, e in ends.items() if e and e[1] in near and not places.isdisjoint(e)}
+def _internal_connections(addresses: frozenset[Address]) -> set[int]:
+    """Return the inodes of both ends of connections of this process with itself through these addresses."""
+    ends = {_inode(s): _endpoints(s) for s in _tcp_sockets()}
+    local = {e[0] for e in ends.values() if e}
+    return {n for n, e in ends.items() if e and e[1] in local and not addresses.isdisjoint(e)}
 
 
-def _outside(places: frozenset[Place]) -> int:
-    """How many connections with other processes by way of these places are open at both ends."""
-    inside, found = _inside(places), 0
-    for s in _sockets():
-        if not places.isdisjoint(_ends(s)) and _number(s) not in inside:
+def _count_external_connections(addresses: frozenset[Address]) -> int:
+    """Return how many connections with other processes through these addresses are open at both ends."""
+    internal, count = _internal_connections(addresses), 0
+    for s in _tcp_sockets():
+        if not addresses.isdisjoint(_endpoints(s)) and _inode(s) not in internal:
             try:
-                found += bool(s.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+                # Without consuming data: an empty result means that the other end was closed.
+                count += bool(s.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
             except BlockingIOError:
-                found += 1
+                count += 1
             except OSError:
                 pass
-    return found
+    return count
 
 
-def _ends(s: socket.socket) -> tuple[Place, ...]:
-    """The near and the far end of a connection; () for what only listens."""
+def _endpoints(s: socket.socket) -> tuple[Address, ...]:
+    """Return (local address, remote address) of a connection; () for a socket that is not connected."""
     try:
-        return _place(s.getsockname()), _place(s.getpeername())
+        return _normalize(s.getsockname()), _normalize(s.getpeername())
     except OSError:
         return ()
 
 
-def _number(s: socket.socket) -> int:
+def _inode(s: socket.socket) -> int:
+    """Return a number that identifies a socket; its descriptor here is a duplicate."""
     return os.fstat(s.fileno()).st_ino
 
 
-def _place(address: Any) -> Place:
+def _normalize(address: Any) -> Address:
+    """Return (host, port) with IPv4 hosts written as such, and without an IPv6 scope."""
     return str(address[0]).removeprefix("::ffff:").partition("%")[0], int(address[1])
 
 
-def _sockets() -> Iterable[socket.socket]:
-    """This process's TCP sockets, whoever made them; each is ours to look at until the next."""
+def _tcp_sockets() -> Iterable[socket.socket]:
+    """Yield duplicates of this process's TCP sockets, including those of C++ code. Each is valid until the next one."""
     for name in os.listdir("/dev/fd"):
         try:
             number = os.dup(int(name))

@@ -1,4 +1,4 @@
-"""How the elements of an array lie in memory: `DeviceLocalLayout` on each device, `Layout` with the devices."""
+"""Describe memory layouts of arrays: `DeviceLocalLayout` on each device, `Layout` with the sharding."""
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -12,8 +12,8 @@ class DeviceLocalLayout(NamedTuple):
     """The order of dimensions in the memory of one device.
 
     Attributes:
-      major_to_minor: dimensions, the one with the widest steps first.
-      tiling: text of the tiles that elements lie in; None where they lie in plain order.
+      major_to_minor: the dimensions, the one with the largest stride first.
+      tiling: XLA's text of the tiling; None if the layout is not tiled.
 
     >>> DeviceLocalLayout((0, 1))
     DeviceLocalLayout(major_to_minor=(0, 1), tiling=None)
@@ -24,17 +24,17 @@ class DeviceLocalLayout(NamedTuple):
 
     @staticmethod
     def of_text(text: str) -> DeviceLocalLayout:
-        """From the compiler's words, as `{1,0}`: the dimension with the narrowest steps first, and tiles behind a colon."""
+        """Parse XLA's text, as `{1,0}`: the dimension with the smallest stride first, and tiles after a colon."""
         order, _, tiling = text.strip("{}").partition(":")
         return DeviceLocalLayout(tuple([int(n) for n in order.split(",") if n][::-1]), tiling or None)
 
 
 class Layout(NamedTuple):
-    """How an array lies: in the memory of each device, and on which devices.
+    """The memory layout and the sharding of an array.
 
     Attributes:
-      device_local_layout: a `DeviceLocalLayout`; None where it is left to the compiler.
-      sharding: how it lies on devices; None where that is left open.
+      device_local_layout: a `DeviceLocalLayout`; None if the compiler chooses it.
+      sharding: the sharding; None if it is not specified.
     """
 
     device_local_layout: DeviceLocalLayout | None = None
@@ -42,7 +42,7 @@ class Layout(NamedTuple):
 
 
 def layout_of_array(x: Any) -> Layout:
-    """The layout of a concrete array.
+    """Return the layout of a concrete array.
 
     >>> import numpy as np
     >>> from lamina_runtime import device_put

@@ -1,4 +1,4 @@
-"""Devices in grids, for meshes."""
+"""Arrange devices in arrays, for meshes."""
 from __future__ import annotations
 
 import math
@@ -17,7 +17,7 @@ def _lengths(call: str, what: str, given: Any) -> tuple[int, ...]:
     found = (given,) if isinstance(given, (int, np.integer)) else tuple(given)
     for n in found:
         if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 1:
-            raise ValueError(f"{call}: {what}: expected lengths of axes, whole numbers from 1; got {given!r:.60}")
+            raise ValueError(f"{call}: {what}: expected axis lengths, whole numbers from 1; got {given!r:.60}")
     return tuple([int(n) for n in found])
 
 
@@ -32,18 +32,20 @@ def _by_id(call: str, devices: Sequence[Any] | None) -> list[Any]:
     return list(backends.check_devices(call, every))
 
 
-def create_device_mesh(mesh_shape: Sequence[int], devices: Sequence[Any] | None = None, *, contiguous_submeshes: bool = False,
+def create_device_mesh(mesh_shape: Sequence[int], devices: Sequence[Any] | None = None, *,
+                       contiguous_submeshes: bool = False,
                        allow_split_physical_axes: bool = False) -> np.ndarray:
-    """An array of devices of a shape, to make a `Mesh` of.
+    """Return an array of devices with a given shape, for a `Mesh`.
 
     Args:
-      mesh_shape: lengths of the axes, whose product is the number of devices.
-      devices: the devices; default: all there are. They are laid row by row.
-      contiguous_submeshes, allow_split_physical_axes: for machines whose devices are wired in grids; here they change nothing.
+      mesh_shape: lengths of the axes; their product must be the number of devices.
+      devices: the devices, arranged in row-major order; default: all devices.
+      contiguous_submeshes, allow_split_physical_axes: accepted for compatibility; they only matter for machines whose
+        devices are connected as a physical grid.
     Returns:
       An array of devices.
     Raises:
-      ValueError: there are more or fewer devices.
+      ValueError: the number of devices does not match.
 
     >>> import lamina_runtime
     >>> create_device_mesh((1, 1), lamina_runtime.devices()[:1]).shape
@@ -52,27 +54,32 @@ def create_device_mesh(mesh_shape: Sequence[int], devices: Sequence[Any] | None 
     call = "create_device_mesh"
     shape, every = _lengths(call, "mesh_shape", mesh_shape), _by_id(call, devices)
     if math.prod(shape) != len(every):
-        raise ValueError(f"{call}: mesh_shape: {shape} is of {math.prod(shape)} devices; there are {len(every)}. Give "
+        raise ValueError(f"{call}: mesh_shape: {shape} needs {math.prod(shape)} devices; there are {len(every)}. Pass "
                          "devices=, as lamina.devices()[:4]")
     return _grid(every, shape)
 
 
-def create_hybrid_device_mesh(mesh_shape: Sequence[int], dcn_mesh_shape: Sequence[int], devices: Sequence[Any] | None = None,
+def create_hybrid_device_mesh(mesh_shape: Sequence[int], dcn_mesh_shape: Sequence[int],
+                              devices: Sequence[Any] | None = None,
                               *, process_is_granule: bool = False, should_sort_granules_by_key: bool = True,
                               allow_split_physical_axes: bool = False) -> np.ndarray:
-    """An array of devices for several groups that are joined by a slower network: axis by axis the groups are the slow part.
+    """Return an array of devices for several groups that are connected by a slower network.
+
+    Along each axis, the groups are the major part and the devices within a group the minor part.
 
     Args:
       mesh_shape: lengths of the axes within each group.
-      dcn_mesh_shape: as many lengths, over the groups.
-      devices: the devices; default: all there are.
-      process_is_granule: the groups are processes; otherwise slices, where devices know theirs.
-      should_sort_granules_by_key: the groups in order of their numbers, otherwise in that of the devices.
-      allow_split_physical_axes: changes nothing.
+      dcn_mesh_shape: for each axis, the number of groups along it.
+      devices: the devices; default: all devices.
+      process_is_granule: whether the groups are processes. Otherwise they are slices, or processes if devices have no
+        `slice_index`.
+      should_sort_granules_by_key: whether the groups are sorted by number; otherwise they are in the order of the
+        devices.
+      allow_split_physical_axes: accepted for compatibility; has no effect.
     Returns:
-      An array of devices, of lengths `mesh_shape[i] * dcn_mesh_shape[i]`.
+      An array of devices; axis i has length `mesh_shape[i] * dcn_mesh_shape[i]`.
     Raises:
-      ValueError: there are other numbers of groups, or of devices in a group.
+      ValueError: the number of groups, or of devices in a group, does not match.
 
     >>> import lamina_runtime
     >>> create_hybrid_device_mesh((1, 1), (1, 1), lamina_runtime.devices()[:1]).shape
@@ -81,35 +88,37 @@ def create_hybrid_device_mesh(mesh_shape: Sequence[int], dcn_mesh_shape: Sequenc
     call = "create_hybrid_device_mesh"
     inner, outer = _lengths(call, "mesh_shape", mesh_shape), _lengths(call, "dcn_mesh_shape", dcn_mesh_shape)
     if len(inner) != len(outer):
-        raise ValueError(f"{call}: mesh_shape and dcn_mesh_shape must be equally long; got {inner} and {outer}")
+        raise ValueError(f"{call}: mesh_shape and dcn_mesh_shape must have the same length; got {inner} and {outer}")
     groups: dict[Any, list[Any]] = {}
     for d in _by_id(call, devices):
         own = None if process_is_granule else getattr(d, "slice_index", None)
         groups.setdefault(d.process_index if own is None else own, []).append(d)
     keys = sorted(groups) if should_sort_granules_by_key else list(groups)
     if len(keys) != math.prod(outer):
-        raise ValueError(f"{call}: dcn_mesh_shape: {outer} is of {math.prod(outer)} groups; the devices are of {len(keys)}")
+        raise ValueError(f"{call}: dcn_mesh_shape: {outer} needs {math.prod(outer)} groups; the devices have "
+                         f"{len(keys)}")
     for key in keys:
         if len(groups[key]) != math.prod(inner):
-            raise ValueError(f"{call}: mesh_shape: {inner} is of {math.prod(inner)} devices; group {key} has "
+            raise ValueError(f"{call}: mesh_shape: {inner} needs {math.prod(inner)} devices; group {key} has "
                              f"{len(groups[key])}")
     found = np.empty([n * k for n, k in zip(inner, outer)], object)
-    for at, key in zip(np.ndindex(*outer), keys):
-        found[tuple([slice(i * n, i * n + n) for i, n in zip(at, inner)])] = _grid(groups[key], inner)
+    for position, key in zip(np.ndindex(*outer), keys):
+        found[tuple([slice(i * n, i * n + n) for i, n in zip(position, inner)])] = _grid(groups[key], inner)
     return found
 
 
-def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[Hashable], *, devices: Sequence[Any] | None = None) -> Mesh:
-    """A mesh of devices laid row by row.
+def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[Hashable], *,
+              devices: Sequence[Any] | None = None) -> Mesh:
+    """Return a mesh of devices in row-major order.
 
     Args:
       axis_shapes: lengths of the axes.
       axis_names: a name for each.
-      devices: the devices; default: the first of all there are.
+      devices: the devices; default: the first devices of all.
     Returns:
       A `Mesh`.
     Raises:
-      ValueError: there are too few devices, or `devices` are of another number.
+      ValueError: there are too few devices, or the number of `devices` does not match.
 
     >>> make_mesh((1,), ("x",))
     Mesh('x': 1)
@@ -119,6 +128,6 @@ def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[Hashable], *, dev
     need = math.prod(shape)
     every = _by_id(call, devices)
     if len(every) < need or devices is not None and len(every) > need:
-        raise ValueError(f"{call}: axis_shapes: {shape} is of {need} devices; "
-                         + (f"there are {len(every)}" if devices is None else f"devices are {len(every)}"))
+        raise ValueError(f"{call}: axis_shapes: {shape} needs {need} devices; "
+                         + (f"there are {len(every)}" if devices is None else f"devices has {len(every)}"))
     return Mesh(_grid(every[:need], shape), tuple(axis_names) if not isinstance(axis_names, str) else axis_names)

@@ -1,9 +1,10 @@
-"""Arrays moved between any two placements without the host: cut, sent and joined on the devices.
+"""Reshard arrays between any two shardings without the host: slice, copy and concatenate on the devices.
 
-A part of the new placement that is a part of the old one is sent as it is. Any other is joined, on a device that wants it,
-from cuts made where its pieces lie. Cutting, joining and reshaping are programs of one device, compiled once for all devices
-of a kind (the disk cache gives the others theirs). No collective is needed, so any two placements will do: other devices, other
-orders, other numbers of parts. Between placements of the same devices one program for all of them is better (`exchanges`).
+If a part of the new sharding is also a part of the old one, it is copied as it is. Other parts are concatenated, on a
+device that holds them, from slices made on the source devices. Slicing, concatenating and reshaping are single-device
+programs, which the disk cache compiles once for all devices of a kind. No collectives are used, so the two shardings
+may differ in devices, their order and the number of parts. Between shardings of the same devices, one program for all
+devices is faster, see `compiled_reshard`.
 """
 from __future__ import annotations
 
@@ -19,26 +20,28 @@ from . import _jaxlib, backends, compiling, exchanges, owner, shardings
 
 __all__ = ["moved", "reshaped", "rows_of"]
 
-_MOST_ROWS = 64
+_MAX_UNSTACKED = 64  # elements that one program returns
 
 Box = tuple[tuple[int, int], ...]  # (start, stop) of each dimension
 
 
-# --- programs of one device -----------------------------------------------------------------------------------------
-class _Ready:
+# --- single-device programs -----------------------------------------------------------------------------------------
+class _CompiledProgram:
     """A program compiled for one device."""
 
     __slots__ = ("loaded", "handlers")
 
     def __init__(self, closed: ClosedJaxpr, name: str, device: Any, committed: bool) -> None:
-        low = lower(closed, name=name, platform=backends.lowering_platform(device))
-        self.loaded = compiling.compile(low, (device,), compiling.Options(cheap=True))
-        where = shardings.single(device)
-        self.handlers = [_jaxlib.result_handler(a, where, committed) for a in low.out_avals]
+        lowered = lower(closed, name=name, platform=backends.lowering_platform(device))
+        self.loaded = compiling.compile(lowered, (device,), compiling.Options(cheap=True))
+        sharding = shardings.single(device)
+        self.handlers = [_jaxlib.result_handler(a, sharding, committed) for a in lowered.out_avals]
 
 
 def _run(closed: ClosedJaxpr, name: str, device: Any, args: Sequence[Any], committed: bool = True) -> list[Any]:
-    made = compiling.remembered(closed, ("on device", device, committed), lambda: _Ready(closed, name, device, committed))
+    """Run a program on one device, compiled on first use."""
+    made = compiling.remembered(closed, ("on device", device, committed),
+                                lambda: _CompiledProgram(closed, name, device, committed))
     return made.loaded.executable.execute_sharded(args).consume_with_handlers(made.handlers)
 
 
@@ -46,154 +49,166 @@ def _program(ins: Sequence[Var], eqns: Sequence[Eqn], outs: Sequence[Var]) -> Cl
     return ClosedJaxpr(Jaxpr((), ins, eqns, outs))
 
 
+# The programs are cached, so that `memoize` finds their executables again.
 @lru_cache(maxsize=1024)
-def _reshape(old: ShapedArray, new: ShapedArray) -> ClosedJaxpr:
+def _reshape_program(old: ShapedArray, new: ShapedArray) -> ClosedJaxpr:
     x, y = Var(old), Var(new)
     return _program([x], [Eqn(prims.reshape_p, (x,), (y,), {"dimensions": None, "new_sizes": new.shape})], [y])
 
 
 @lru_cache(maxsize=1024)
-def _cut(aval: ShapedArray, boxes: tuple[Box, ...]) -> ClosedJaxpr:
+def _slice_program(aval: ShapedArray, boxes: tuple[Box, ...]) -> ClosedJaxpr:
+    """Return the program that slices several boxes out of an array."""
     x = Var(aval)
-    outs = [Var(_sized(box, aval)) for box in boxes]
-    return _program([x], [_slice(x, box, out) for box, out in zip(boxes, outs)], outs)
+    outs = [Var(_box_aval(box, aval)) for box in boxes]
+    return _program([x], [_slice_eqn(x, box, out) for box, out in zip(boxes, outs)], outs)
 
 
 @lru_cache(maxsize=1024)
-def _join(avals: tuple[ShapedArray, ...], counts: tuple[int, ...]) -> ClosedJaxpr:
-    """A grid of pieces, row by row, put together: the last dimension first."""
-    ins = row = [Var(a) for a in avals]
+def _concatenate_program(avals: tuple[ShapedArray, ...], counts: tuple[int, ...]) -> ClosedJaxpr:
+    """Return the program that concatenates a row-major grid of pieces, along the last dimension first."""
+    ins = pieces = [Var(a) for a in avals]
     eqns = []
     for d in reversed(range(len(counts))):
         if counts[d] > 1:
-            joined = []
-            for i in range(0, len(row), counts[d]):
-                group = row[i:i + counts[d]]
+            outs = []
+            for i in range(0, len(pieces), counts[d]):
+                group = pieces[i:i + counts[d]]
                 out = Var(prims.concatenate_p.infer(*(v.aval for v in group), dimension=d))
                 eqns.append(Eqn(prims.concatenate_p, tuple(group), (out,), {"dimension": d}))
-                joined.append(out)
-            row = joined
-    return _program(ins, eqns, row)
+                outs.append(out)
+            pieces = outs
+    return _program(ins, eqns, pieces)
 
 
 @lru_cache(maxsize=256)
-def _rows(aval: ShapedArray) -> ClosedJaxpr:
+def _unstack_program(aval: ShapedArray) -> ClosedJaxpr:
+    """Return the program that splits an array into the elements of its first dimension."""
     x, eqns, outs = Var(aval), [], []
     for i in range(aval.shape[0]):
         box = ((i, i + 1), *((0, n) for n in aval.shape[1:]))
-        cut, out = Var(_sized(box, aval)), Var(shaped(aval.shape[1:], aval.dtype, aval.weak_type))
-        eqns += [_slice(x, box, cut), Eqn(prims.reshape_p, (cut,), (out,), {"dimensions": None, "new_sizes": out.aval.shape})]
+        part, out = Var(_box_aval(box, aval)), Var(shaped(aval.shape[1:], aval.dtype, aval.weak_type))
+        params = {"dimensions": None, "new_sizes": out.aval.shape}
+        eqns += [_slice_eqn(x, box, part), Eqn(prims.reshape_p, (part,), (out,), params)]
         outs.append(out)
     return _program([x], eqns, outs)
 
 
-def _slice(x: Var, box: Box, out: Var) -> Eqn:
+def _slice_eqn(x: Var, box: Box, out: Var) -> Eqn:
     return Eqn(prims.slice_p, (x,), (out,), {"start_indices": tuple(a for a, _ in box),
                                              "limit_indices": tuple(b for _, b in box), "strides": None})
 
 
-def _sized(box: Box, like: ShapedArray) -> ShapedArray:
+def _box_aval(box: Box, like: ShapedArray) -> ShapedArray:
     return shaped(tuple(b - a for a, b in box), like.dtype, like.weak_type)
 
 
 def reshaped(piece: Any, old: ShapedArray, new: ShapedArray, device: Any, committed: bool) -> Any:
-    """What lies on `device` as an `old`, copied there as a `new`."""
-    return _run(_reshape(old, new), "reshape", device, [piece], committed)[0]
+    """Return a copy of an array of type `old` on `device`, reshaped to type `new`."""
+    return _run(_reshape_program(old, new), "reshape", device, [piece], committed)[0]
 
 
 def rows_of(x: Any) -> list[Any] | None:
-    """The rows of an array over several devices, gathered on the first of them and free to move. None where they are too many
-    for one program, or `moved` cannot."""
+    """Return the elements of the first dimension of a multi-device array, gathered on its first device, uncommitted.
+
+    Returns None if there are too many for one program, or if `reshard` cannot gather them.
+    """
     shape, first = x.aval.shape, x._sharding._internal_device_list[0]
-    whole = moved(x, shardings.single(first)) if shape[0] <= _MOST_ROWS else None
-    return None if whole is None else _run(_rows(x.aval), "rows", first, [whole], False)
+    gathered = moved(x, shardings.single(first)) if shape[0] <= _MAX_UNSTACKED else None
+    return None if gathered is None else _run(_unstack_program(x.aval), "rows", first, [gathered], False)
 
 
 # --- plans ----------------------------------------------------------------------------------------------------------
 class _Part(NamedTuple):
-    """One part of the new placement: joined at `home` from `pieces`, or the only piece itself, where it is."""
+    """One part of the new sharding: its `pieces`, concatenated on `device`. A single piece stays on its device."""
 
-    home: Any
-    pieces: tuple[tuple[int, int | None], ...]  # (place in the old list, which of its cuts; None: all of it)
-    boxes: tuple[Box, ...]
-    counts: tuple[int, ...]                     # of pieces, per dimension
+    device: Any
+    pieces: tuple[tuple[int, int | None], ...]  # (index of the source shard, index of its slice; None: all of it)
+    boxes: tuple[Box, ...]                      # of the pieces
+    counts: tuple[int, ...]                     # number of pieces along each dimension
 
 
 class _Plan(NamedTuple):
-    local: tuple[int, ...]                      # shape of each old part
-    cuts: dict[int, tuple[Box, ...]]            # place in the old list -> what is cut out there
+    shard_shape: tuple[int, ...]                # of the source shards
+    slices: dict[int, tuple[Box, ...]]          # index of a source shard -> slices to make of it
     parts: list[_Part]
-    wanted: list[int]                           # for each new device, which part
-    where: list[Any]                            # the new devices
+    part_numbers: list[int]                     # for each target device, its part
+    devices: list[Any]                          # the target devices
 
 
 def _boxes(sharding: Any, shape: tuple[int, ...]) -> list[tuple[Any, Box]]:
-    """(device, what it holds) for the devices of this process, in order."""
-    here = set(sharding._internal_device_list.addressable_device_list)
-    return [(d, tuple(s.indices(n)[:2] for s, n in zip(index, shape)))
-            for d, index in zip(shardings.sharding_devices(sharding), shardings.index_map(sharding, shape)) if d in here]
+    """Return (device, its part of the array) for the devices of this process, in order."""
+    local = set(sharding._internal_device_list.addressable_device_list)
+    every = zip(shardings.sharding_devices(sharding), shardings.index_map(sharding, shape))
+    return [(d, tuple(s.indices(n)[:2] for s, n in zip(index, shape))) for d, index in every if d in local]
 
 
-def _plan(old: Any, new: Any, shape: tuple[int, ...]) -> _Plan | None:
-    """How an array of this shape gets from one placement to another; None where other processes hold what is needed."""
-    held = _boxes(old, shape)
-    local = old.shard_shape(shape)
-    holders: dict[Box, dict[Any, int]] = {}
-    for at, (d, box) in enumerate(held):
-        holders.setdefault(box, {}).setdefault(d, at)
+def _make_plan(old: Any, new: Any, shape: tuple[int, ...]) -> _Plan | None:
+    """Return how to move an array of this shape between shardings; None if another process holds a needed part."""
+    sources: dict[Box, dict[Any, int]] = {}  # part -> device that holds it -> index of its shard
+    for number, (d, box) in enumerate(_boxes(old, shape)):
+        sources.setdefault(box, {}).setdefault(d, number)
     targets: dict[Box, list[Any]] = {}
-    placed = _boxes(new, shape)
-    for d, box in placed:
+    target_boxes = _boxes(new, shape)
+    for d, box in target_boxes:
         targets.setdefault(box, []).append(d)
-    cuts: dict[int, list[Box]] = {}
+    shard_shape = old.shard_shape(shape)
+    slices: dict[int, list[Box]] = {}
     parts = []
-    for turn, (box, devices) in enumerate(targets.items()):
+    for counter, (box, devices) in enumerate(targets.items()):
         overlaps = {}
-        for have, by in holders.items():
-            common = tuple((max(a, c), min(b, e)) for (a, b), (c, e) in zip(box, have))
+        for source, shards in sources.items():
+            common = tuple((max(a, c), min(b, e)) for (a, b), (c, e) in zip(box, source))
             if all(a < b for a, b in common):
-                overlaps[common] = have, by
+                overlaps[common] = source, shards
+        # Parts of one sharding are disjoint, so the overlaps cover the box if their sizes add up to its size.
         if sum(_volume(c) for c in overlaps) != _volume(box):
             return None
-        near = next((d for d in devices for _, by in overlaps.values() if d in by), devices[0])
+        # Concatenate on a target device that already holds a piece, if there is one.
+        device = next((d for d in devices for _, shards in overlaps.values() if d in shards), devices[0])
         pieces: list[tuple[int, int | None]] = []
         ordered = tuple(sorted(overlaps))
         for common in ordered:
-            have, by = overlaps[common]
-            at = by[near] if near in by else list(by.values())[turn % len(by)]
-            inside = tuple((a - c, b - c) for (a, b), (c, _) in zip(common, have))
-            if all(b - a == n for (a, b), n in zip(inside, local)):
-                pieces.append((at, None))
+            source, shards = overlaps[common]
+            # Otherwise take the copies in rotation, so that no single device sends everything.
+            number = shards[device] if device in shards else list(shards.values())[counter % len(shards)]
+            inside = tuple((a - c, b - c) for (a, b), (c, _) in zip(common, source))
+            if all(b - a == n for (a, b), n in zip(inside, shard_shape)):
+                pieces.append((number, None))
             else:
-                wanted = cuts.setdefault(at, [])
-                if inside not in wanted:
-                    wanted.append(inside)
-                pieces.append((at, wanted.index(inside)))
+                boxes = slices.setdefault(number, [])
+                if inside not in boxes:
+                    boxes.append(inside)
+                pieces.append((number, boxes.index(inside)))
         counts = tuple(len({c[d] for c in ordered}) for d in range(len(shape)))
-        parts.append(_Part(near, tuple(pieces), ordered, counts))
-    number = {box: i for i, box in enumerate(targets)}
-    return _Plan(local, {at: tuple(b) for at, b in cuts.items()}, parts, [number[box] for _, box in placed],
-                 [d for d, _ in placed])
+        parts.append(_Part(device, tuple(pieces), ordered, counts))
+    part_number = {box: i for i, box in enumerate(targets)}
+    return _Plan(shard_shape, {number: tuple(b) for number, b in slices.items()}, parts,
+                 [part_number[box] for _, box in target_boxes], [d for d, _ in target_boxes])
 
 
-def _recut(old: Any, new: Any, shape: tuple[int, ...]) -> bool:
-    """Whether the same devices will hold other parts than they do: something is cut or joined. Not where there are other
-    processes, as this one may see a part of an array that all of them hold."""
-    if {*old._internal_device_list} != {*new._internal_device_list} or backends.process_count(_client(old).platform) > 1:
+def _is_repartition(old: Any, new: Any, shape: tuple[int, ...]) -> bool:
+    """Return whether the devices stay the same but parts must be sliced or concatenated.
+
+    False in multi-process runs: there `x` may be this process's part of an array that all processes hold.
+    """
+    if {*old._internal_device_list} != {*new._internal_device_list}:
+        return False
+    if backends.process_count(_client(old).platform) > 1:
         return False
     return not {box for _, box in _boxes(new, shape)} <= {box for _, box in _boxes(old, shape)}
 
 
-def _known(question: tuple[Any, ...]) -> Any:
-    """What a function says of an old placement, a new one and a shape."""
-    ways = owner.current.ways
+def _cached(key: tuple[Any, ...]) -> Any:
+    """Call `key[0](*key[1:])`, a function of an old sharding, a new sharding and a shape, with a cache."""
+    known = owner.current.ways
     try:
-        return ways[question]
+        return known[key]
     except KeyError:
-        if len(ways) > 1024:
-            ways.clear()
-        ask, *about = question
-        found = ways[question] = ask(*about)
+        if len(known) > 1024:
+            known.clear()
+        function, *args = key
+        found = known[key] = function(*args)
         return found
 
 
@@ -203,33 +218,47 @@ def _volume(box: Box) -> int:
 
 # --- moving ---------------------------------------------------------------------------------------------------------
 def moved(x: Any, sharding: Any) -> Any:
-    """An array laid out anew, in memory of its own and committed. None where the host has to do it: other platforms, parts that
-    other processes hold, and no data at all."""
+    """Return a copy of an array with another sharding, committed.
+
+    Returns None if the host has to move it: between platforms, if another process holds a needed part, or if the array
+    is empty.
+    """
     aval, old = x.aval, x._sharding
     if not aval.size or _client(old) is not _client(sharding) or not sharding.is_fully_addressable:
         return None
-    if _known((_recut, old, sharding, aval.shape)):
+    if _cached((_is_repartition, old, sharding, aval.shape)):
         out = exchanges.exchanged(x, sharding)
         if out is not None:
             return out
-    plan = _known((_plan, old, sharding, aval.shape))
+    plan = _cached((_make_plan, old, sharding, aval.shape))
     if plan is None:
         return None
-    local = shaped(plan.local, aval.dtype, aval.weak_type)
-    held = x._arrays
-    fresh = {at: _run(_cut(local, boxes), "cut", held[at]._sharding._device, [held[at]]) for at, boxes in plan.cuts.items()}
-    pieces = [[held[at] if which is None else fresh[at][which] for at, which in part.pieces] for part in plan.parts]
-    joined = [(part, found) for part, found in zip(plan.parts, pieces) if len(found) > 1]
-    sent = iter(_sent([(p, part.home) for part, found in joined for p in found]))
-    ready = {id(part): _run(_join(tuple([_sized(box, aval) for box in part.boxes]), part.counts), "join", part.home,
-                            [next(sent) for _ in found])[0] for part, found in joined}
-    out = [(ready[id(part)], d, False) if len(part.pieces) > 1 else (pieces[i][0], d, part.pieces[0][1] is None)
-           for i, part, d in ((i, plan.parts[i], d) for i, d in zip(plan.wanted, plan.where))]
-    return _jaxlib.result_handler(aval, sharding, True)(_sent([(p, d) for p, d, _ in out], [own for *_, own in out]))
+    shard_aval = shaped(plan.shard_shape, aval.dtype, aval.weak_type)
+    shards = x._arrays
+    slices = {number: _run(_slice_program(shard_aval, boxes), "cut", shards[number]._sharding._device, [shards[number]])
+              for number, boxes in plan.slices.items()}
+    pieces = [[shards[number] if which is None else slices[number][which] for number, which in part.pieces]
+              for part in plan.parts]
+    several = [(part, found) for part, found in zip(plan.parts, pieces) if len(found) > 1]
+    copied = iter(_copy_to([(p, part.device) for part, found in several for p in found]))
+    concatenated = {}
+    for part, found in several:
+        program = _concatenate_program(tuple([_box_aval(box, aval) for box in part.boxes]), part.counts)
+        concatenated[id(part)] = _run(program, "join", part.device, [next(copied) for _ in found])[0]
+    outs = []  # (array, target device, whether it must be copied because it is a shard of x itself)
+    for i, d in zip(plan.part_numbers, plan.devices):
+        part = plan.parts[i]
+        outs.append((concatenated[id(part)], d, False) if len(part.pieces) > 1 else
+                    (pieces[i][0], d, part.pieces[0][1] is None))
+    placed = _copy_to([(p, d) for p, d, _ in outs], [copy for *_, copy in outs])
+    return _jaxlib.result_handler(aval, sharding, True)(placed)
 
 
-def _sent(pairs: Sequence[tuple[Any, Any]], copies: Sequence[bool] = ()) -> list[Any]:
-    """Arrays on the devices beside them; where one is there already it is taken as it is, or copied if `copies` says so."""
+def _copy_to(pairs: Sequence[tuple[Any, Any]], copies: Sequence[bool] = ()) -> list[Any]:
+    """Return the array of each (array, device) pair on that device.
+
+    An array that is already there is returned itself, unless its entry of `copies` is True.
+    """
     if not pairs:
         return []
     return _jaxlib.copy_to_device_list([p for p, _ in pairs], [shardings.device_list((d,)) for _, d in pairs],

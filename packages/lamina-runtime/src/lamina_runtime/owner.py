@@ -1,9 +1,11 @@
-"""What lives as long as the clients do: devices, placements, launches in flight, executables. All of it hangs on one owner, so
-that closing that frees memory and threads, and what was made before works on the next.
+"""Hold the state that lives as long as the clients: shardings, launches in flight, executables.
 
-Files keep their tables here and say with `when_closed` what has to happen first. Every owner has an epoch, and devices of its
-own: keys hold one or the other, and what a thread makes for an owner that is closed meanwhile is not remembered. Arrays of a
-closed owner can be read and moved with `device_put`; anything else raises.
+One object holds all of it. Closing it frees memory and threads, and functions jitted earlier recompile for the next
+clients. Other modules store their tables here and register clean-up functions with `on_close`.
+
+Each `ClientState` has an epoch and its own devices, and cache keys contain one of the two. If the state is closed while
+another thread makes an object for it, that object is not cached. Arrays of closed clients can be read, and moved with
+`device_put`; any other use raises an error.
 """
 from __future__ import annotations
 
@@ -20,35 +22,36 @@ class Owner:
     """The tables of one set of clients.
 
     Attributes:
-      epoch: how many owners came before.
-      clients: platform -> client; failures: platform -> why it could not be made.
-      default, default_device: the client and device nobody has to name.
-      by_process: platform (and a number) -> the (first so many) devices of each process, see `backends`.
-      singles, lists, gspmds, faces: placements, see `shardings`.
-      ways: (question, old placement, new one, shape) -> how arrays get there, see `on_device`; text of devices -> these.
-      layouts: program -> the user's placements of its arguments and results, by their key, see `layouts`.
-      numbers: float, int -> numbers of that type -> arrays of them on the default device, see `ready_numbers`.
-      repeats: table of a function -> calls over several processes that it has seen, see `repeats`.
-      windows: client -> programs with collectives in flight, see `safe_launch`.
-      orders, pending: tokens of ordered effects, receipts of the others, see `effects`.
-      executables, size: compiled programs by content and their bytes, see `compiling`.
-      together: how programs over several processes are launched, see `together`; None where there is one process.
+      epoch: number of earlier states.
+      clients: platform -> client; failures: platform -> why its client could not be made.
+      default_client, default_device: the client of the default platform, its first local device.
+      device_groups: keys of several kinds -> devices grouped by process, see `_backend.devices`.
+      single_shardings, device_lists, gspmd_shardings: interned jaxlib objects, see `_sharding.shardings`.
+      sharding_aliases: (mesh, spec) -> named shardings by rank; devices and grid -> positional sharding.
+      reshard_plans: (function, old sharding, new sharding, shape) -> its result, see `_array.reshard`; text -> devices.
+      user_shardings: program -> key -> user shardings of arguments and results, see `_dispatch.user_shardings`.
+      scalar_cache: float or int -> number -> array on the default device, see `_array.scalar_cache`.
+      call_caches: cache of a function -> its multi-process calls, see `_dispatch.multi_process_call_cache`.
+      windows: client -> window of collectives in flight, see `_backend.launch_guards`.
+      effect_order, pending_effects: tokens of ordered effects, results of the others, see `_execute.effects`.
+      executables, executable_bytes: compiled programs by content, their memory, see `_compile.executable_cache`.
+      launcher: launches programs that span processes, see `_launch.multi_process`; None in a single process.
     """
 
-    __slots__ = ("epoch", "clients", "failures", "default", "default_device", "by_process", "singles", "lists", "gspmds",
-                 "faces", "ways", "layouts", "numbers", "repeats", "windows", "orders", "pending", "executables", "size",
-                 "together")
+    __slots__ = ("epoch", "clients", "failures", "default_client", "default_device", "by_process", "single_shardings",
+                 "device_lists", "gspmd_shardings", "faces", "ways", "layouts", "numbers", "repeats", "windows",
+                 "orders", "pending", "executables", "executable_bytes", "together")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.clients: dict[str, Any] = {}
         self.failures: dict[str, str] = {}
-        self.default: Any = None
+        self.default_client: Any = None
         self.default_device: Any = None
         self.by_process: dict[Any, tuple[Any, ...]] = {}
-        self.singles: dict[Any, Any] = {}
-        self.lists: dict[tuple[Any, ...], Any] = {}
-        self.gspmds: dict[Any, Any] = {}
+        self.single_shardings: dict[Any, Any] = {}
+        self.device_lists: dict[tuple[Any, ...], Any] = {}
+        self.gspmd_shardings: dict[Any, Any] = {}
         self.faces: dict[Any, Any] = {}
         self.ways: dict[Any, Any] = {}
         self.layouts: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
@@ -57,57 +60,65 @@ class Owner:
         self.windows: dict[Any, Any] = {}
         self.orders: dict[Any, Any] = {}
         self.pending: deque[Any] = deque()
-        self.executables: OrderedDict[Any, Any] = OrderedDict()  # the one used longest ago first
-        self.size = 0
+        self.executables: OrderedDict[Any, Any] = OrderedDict()  # least recently used first
+        self.executable_bytes = 0
         self.together: Any = None
 
 
 current = Owner(0)
-_closed: weakref.WeakSet[Any] = weakref.WeakSet()
-_closers: list[Callable[[Owner], None]] = []
+_closed_clients: weakref.WeakSet[Any] = weakref.WeakSet()
+_close_callbacks: list[Callable[[Owner], None]] = []
 lock = threading.RLock()  # held while a client is made
 
 
-def when_closed(act: Callable[[Owner], None]) -> Callable[[Owner], None]:
-    """Decorator of what is done with an owner that is about to be closed, or just was; the next one is in force already."""
-    _closers.append(act)
-    return act
+def when_closed(callback: Callable[[Owner], None]) -> Callable[[Owner], None]:
+    """Register a function that runs when the clients are closed (decorator).
+
+    It gets the closed state. `current` is already the next one.
+    """
+    _close_callbacks.append(callback)
+    return callback
 
 
 def close() -> None:
-    """Give up the clients and all that was made for them; the next use makes new ones."""
+    """Close the clients and drop all state made for them; the next use makes new clients."""
     global current
     with lock:
-        gone = current
-        for client in gone.clients.values():
-            _closed.add(client)
-        current = Owner(gone.epoch + 1)
-    for act in _closers:  # without the lock: programs in flight may call Python, which may need a client
-        act(gone)
+        closed = current
+        for client in closed.clients.values():
+            _closed_clients.add(client)
+        current = Owner(closed.epoch + 1)
+    # The callbacks wait for programs in flight. Those may call Python functions that need a client, so the lock must
+    # not be held here.
+    for callback in _close_callbacks:
+        callback(closed)
 
 
 def closed_clients() -> list[Any]:
-    """Those given up that arrays still keep alive."""
-    return list(_closed)
+    """Return the closed clients that arrays still keep alive."""
+    return list(_closed_clients)
 
 
 def is_closed(device: Any) -> bool:
-    """Whether a device belongs to a client that was given up."""
-    return current.epoch > 0 and device.client in _closed
+    """Return whether a device belongs to a closed client."""
+    return current.epoch > 0 and device.client in _closed_clients
 
 
 def check_open(device: Any) -> None:
-    """RuntimeError for a device of a client that was given up."""
+    """Raise RuntimeError for a device of a closed client."""
     if current.epoch and is_closed(device):
-        raise RuntimeError(f"{device} belongs to a client that was closed by backends.reset(). Take devices from "
-                           "lamina.devices() again; what lies on it can still be read (np.asarray) and moved (device_put)")
+        raise RuntimeError(f"{device} belongs to a client that was closed by clear_backends(). Take devices from "
+                           "lamina.devices() again. Arrays on it can still be read (np.asarray) and moved (device_put)")
 
 
 def let_go(calls: Iterable[Any]) -> None:
-    """Calls have refused something: weak references to jaxlib's objects. They keep the signatures they asked about, and these
-    devices of clients that were given up."""
-    if _closed:
-        for reader in calls:
-            call = reader()
+    """Clear the signature caches of call objects (given as weak references) after they raised an error.
+
+    jaxlib keeps a cache entry for a signature whose cache miss raised, and its key holds devices: here those of closed
+    clients.
+    """
+    if _closed_clients:
+        for reference in calls:
+            call = reference()
             if call is not None:
                 call._clear_cache()

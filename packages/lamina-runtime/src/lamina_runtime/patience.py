@@ -1,10 +1,13 @@
-"""Waits that end when a process is lost, where what waits for that one cannot be freed.
+"""Wait for arrays such that the wait ends when a process is lost, for platforms whose collectives cannot be aborted.
 
-The connections of Gloo are cut (`losses`), and all that is pending fails. NCCL's are not ours: the GPU client is told to end
-its collectives when it learns of a failure, but it may not learn of one, or be in a call that does not return. So once such a
-client is made, nobody waits for an array inside of jaxlib: it is asked whether it is ready, and when a process is lost and some
-seconds have passed, who still waits is told, as of first launches always (`Watch.aside`). Nor does anybody launch more than the
-platform can queue, since a launch into a full queue waits there too.
+On CPU the connections of Gloo are cut (`failure_handling`), so all pending work fails. The connections of NCCL cannot
+be reached from here. The GPU client is configured to abort its collectives when it learns of a failure, but it may not
+learn of it, or may be inside a call that does not return.
+
+So once a multi-process GPU client is made, no thread waits for an array inside jaxlib. Arrays are polled instead. If a
+process is lost and some seconds have passed, the waiting thread raises. First launches are made in a worker thread
+anyway (`FailureMonitor.run_in_worker_thread`). The number of launches in progress is limited too, because a launch into
+a full queue of the device blocks inside jaxlib.
 """
 from __future__ import annotations
 
@@ -16,115 +19,116 @@ from typing import Any
 
 from . import _jaxlib, arrays, losses
 
-__all__ = ["Patience", "install"]
+__all__ = ["InterruptibleWaiter", "install", "uninstall"]
 
-_FREED = 5.0      # seconds after a loss in which the platform may end what waits
-_LONGEST = 1e-3   # seconds between two questions, at the most
-_QUEUED = 8       # launches that may be under way: NCCL blocks some tens of them behind one that is stuck,
-_HELD = 1 << 26   # and bytes of their results that are held on to for that
-_latest: Patience | None = None
-_usual = _jaxlib.wait_for, _jaxlib.batched_block_until_ready, arrays._read
+_ABORT_TIMEOUT = 5.0     # seconds after a loss in which the platform may abort its collectives
+_MAX_POLL_PAUSE = 1e-3   # seconds between two polls, at most
+_MAX_QUEUED = 8          # launches in progress: NCCL blocks when some tens of them are queued behind a stuck one
+_MAX_HELD_BYTES = 1 << 26  # bytes of their results that are retained to count them
+_installed: InterruptibleWaiter | None = None
+_originals = _jaxlib.wait_for, _jaxlib.batched_block_until_ready, arrays._read
 
 
-class Patience:
-    """How one session waits.
+class InterruptibleWaiter:
+    """Waits for the arrays of one session.
 
     Args:
-      watch: knows who is lost.
+      monitor: knows which processes are lost.
     """
 
-    def __init__(self, watch: losses.Watch) -> None:
-        self._watch = watch
-        self._newest: Any = None  # of the latest launch over several processes: devices run programs in order
-        self._lost: float | None = None  # when a loss was first seen
-        self._queue: deque[tuple[int, Any]] = deque()  # (bytes, the smallest result) of those that may be under way
-        self._held, self._lock = 0, threading.Lock()
+    def __init__(self, monitor: losses.FailureMonitor) -> None:
+        self._monitor = monitor
+        self._newest: Any = None  # of the latest multi-process launch; a device runs its programs in order
+        self._lost_at: float | None = None  # when a loss was first seen
+        self._queue: deque[tuple[int, Any]] = deque()  # (bytes, smallest result) of launches that may be in progress
+        self._held_bytes, self._lock = 0, threading.Lock()
 
-    def launched(self, outs: Sequence[Any]) -> None:
-        """A program over several processes was launched; `outs` are its results. Waits while too many are under way.
+    def note_launch(self, outs: Sequence[Any]) -> None:
+        """Record a multi-process launch with these results. Wait while too many launches are in progress.
 
         Raises:
-          ProcessLostError: one of these waits for a process that was lost.
+          ProcessLostError: one of these waits for a lost process.
         """
         if not outs:
             return
-        least = min(outs, key=lambda x: x.nbytes)
-        self._newest = least._rewrap_with_aval_and_sharding(least.aval, least._sharding)
+        smallest = min(outs, key=lambda x: x.nbytes)
+        self._newest = smallest._rewrap_with_aval_and_sharding(smallest.aval, smallest._sharding)
         with self._lock:
-            self._queue.append((least.nbytes, self._newest))
-            self._held += least.nbytes
+            self._queue.append((smallest.nbytes, self._newest))
+            self._held_bytes += smallest.nbytes
         while True:
             with self._lock:
                 if not self._queue:
                     return
                 size, oldest = self._queue[0]
-            if not self._over(oldest):
-                if len(self._queue) <= _QUEUED and self._held <= _HELD:
+            if not self._is_done(oldest):
+                if len(self._queue) <= _MAX_QUEUED and self._held_bytes <= _MAX_HELD_BYTES:
                     return
-                self._wait("launch", oldest)
-            with self._lock:  # another thread may have been here
-                if self._queue and self._queue[0][1] is oldest:
+                self._poll("launch", oldest)
+            with self._lock:
+                if self._queue and self._queue[0][1] is oldest:  # else another thread has removed it
                     self._queue.popleft()
-                    self._held -= size
+                    self._held_bytes -= size
 
-    def _over(self, x: Any) -> bool:
+    def _is_done(self, x: Any) -> bool:
         return x.is_deleted() or x.is_ready()
 
-    def ready(self, x: Any) -> Any:
-        """Wait until an array is computed; returns it.
+    def wait(self, x: Any) -> Any:
+        """Wait until an array is computed, and return it.
 
         Raises:
-          ProcessLostError: it is behind something that waits for a process that was lost.
+          ProcessLostError: it is queued behind a launch that waits for a lost process.
         """
-        self._wait("block_until_ready", x)
-        return _usual[0](x)
+        self._poll("block_until_ready", x)
+        return _originals[0](x)
 
-    def _wait(self, call: str, x: Any) -> None:
+    def _poll(self, call: str, x: Any) -> None:
         pause = 1e-5
-        while not self._over(x):
-            self._check(call, self._newest is not None and not self._over(self._newest))
+        while not self._is_done(x):
+            self._check(call, self._newest is not None and not self._is_done(self._newest))
             time.sleep(pause)
-            pause = min(1.5 * pause, _LONGEST)
+            pause = min(1.5 * pause, _MAX_POLL_PAUSE)
 
-    def _check(self, call: str, stuck: bool) -> None:
-        if self._watch.presence.lost or self._watch.presence.failed:
+    def _check(self, call: str, is_stuck: bool) -> None:
+        """Raise if a process has failed and a multi-process launch still runs after `_ABORT_TIMEOUT`."""
+        if self._monitor.connection.lost or self._monitor.connection.failed:
             now = time.monotonic()
-            self._lost = self._lost or now
-            if stuck and now > self._lost + _FREED:
+            self._lost_at = self._lost_at or now
+            if is_stuck and now > self._lost_at + _ABORT_TIMEOUT:
                 if self._newest is not None:
                     for d in self._newest._sharding._internal_device_list:
-                        _jaxlib.keep_for_ever(d.client)  # its end would wait as well
-                raise self._watch.error(call)
+                        _jaxlib.keep_for_ever(d.client)  # its destructor would wait for the stuck launch as well
+                raise self._monitor.make_error(call)
 
 
-def install(watch: losses.Watch) -> Patience:
-    """Have every wait for an array end when a process is lost; of the session that is in force."""
-    global _latest
-    _latest = made = Patience(watch)
-    arrays._wait_for = _jaxlib.wait_for = _ready
-    _jaxlib.batched_block_until_ready = _all_ready
+def install(monitor: losses.FailureMonitor) -> InterruptibleWaiter:
+    """Replace all waits for arrays by those of a new waiter, for the current session."""
+    global _installed
+    _installed = waiter = InterruptibleWaiter(monitor)
+    arrays._wait_for = _jaxlib.wait_for = _wait
+    _jaxlib.batched_block_until_ready = _wait_all
     arrays._read = _read
-    return made
+    return waiter
 
 
 def uninstall() -> None:
-    """The session is over: arrays are waited for as usual."""
-    global _latest
-    if _latest is not None:
-        _latest = None
-        arrays._wait_for = _jaxlib.wait_for = _usual[0]
-        _jaxlib.batched_block_until_ready, arrays._read = _usual[1:]
+    """Restore the waits of jaxlib at the end of a session."""
+    global _installed
+    if _installed is not None:
+        _installed = None
+        arrays._wait_for = _jaxlib.wait_for = _originals[0]
+        _jaxlib.batched_block_until_ready, arrays._read = _originals[1:]
 
 
-def _ready(x: Any) -> Any:
-    known = _latest
-    return _usual[0](x) if known is None else known.ready(x)
+def _wait(x: Any) -> Any:
+    waiter = _installed
+    return _originals[0](x) if waiter is None else waiter.wait(x)
 
 
-def _all_ready(xs: Sequence[Any]) -> None:
+def _wait_all(xs: Sequence[Any]) -> None:
     for x in xs:
-        _ready(x)
+        _wait(x)
 
 
 def _read(x: Any, sharding: Any, aval: Any) -> Any:
-    return _usual[2](_ready(x), sharding, aval)
+    return _originals[2](_wait(x), sharding, aval)

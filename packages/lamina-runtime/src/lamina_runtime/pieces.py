@@ -1,10 +1,11 @@
-"""Programs with maps over several processes that are not one compiled program, run piece by piece.
+"""Run programs with multi-process maps that cannot be one executable, as a sequence of executables.
 
-Where the processes have different numbers of rows, each has a program of its own: what stands beside the maps is of other
-shapes. Beside an xmap over a mesh it is its own too, as the processes may lie along its axes in any way. Nothing holds the
-collectives of two such programs in one order, so each map is launched by itself, as it is where it is the whole program, and
-what stands between maps is compiled for this process alone. Loops, branches and calls around maps are followed here: what
-decides on them is read by the host.
+If the size of the mapped axis differs between processes, the code around the maps has different shapes in each process,
+so each process has its own program. The same holds for code around an xmap over a mesh, because the processes may be
+arranged along the mesh axes in any way. Executables of different programs do not run their collectives in the same
+order. Therefore each map is launched as a separate executable, the same in all processes, and the code between maps is
+compiled for this process only. Loops, branches and calls that contain maps are interpreted here; their predicates are
+read to the host.
 """
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ from ._jaxlib import ArrayImpl
 
 __all__ = ["Pieces", "in_pieces"]
 
-_AT_ONCE = 64  # rows put together in one program
+_MAX_CONCATENATED = 64  # operands of one concatenate
 
 
 def in_pieces(closed: ClosedJaxpr) -> bool:
-    """Whether a program is run piece by piece."""
+    """Return whether a program must run as several executables."""
     if placing.rows_across(closed) is None:
         return False
     closed = placed(closed)
@@ -36,23 +37,23 @@ def in_pieces(closed: ClosedJaxpr) -> bool:
     if any(map(placing.over_mesh, placing.outermost(closed))):
         return True
     if has_ordered_effects(closed):
-        return True  # each process has an order of its own, and one device for it
-    # A look for a NaN counts the rows of all in order of the processes, or in the order of one map.
+        return True  # they need a single device, so the code around the maps must run on one device of the process
+    # The NaN locator supports only axes in the order of the processes, or the order of a single map.
     turned = placing.turned(closed)
     return turned is None or turned and debug.wanted()
 
 
-# --- how they are cut ---------------------------------------------------------------------------------------------
+# --- splitting ----------------------------------------------------------------------------------------------------
 class _Step(NamedTuple):
-    """A program to be run, a map among these, or an equation around maps.
+    """One step: a program, a multi-process map, or an equation that contains such maps.
 
     Attributes:
-      program: the one to be run; None: an equation around maps.
-      eqn: that equation, or the map.
-      ins, outs: what it reads, and gives.
-      dead: what nobody reads after it.
-      meets: whether it is a map over processes.
-      hosts: whether it calls the host.
+      program: the program to run; None for an equation that contains maps.
+      eqn: that equation, or the map; None for a program without maps.
+      ins, outs: the variables that it reads and writes.
+      dead: the variables that are not used after it.
+      is_map: whether it is a multi-process map.
+      calls_host: whether it has host callbacks.
     """
 
     program: ClosedJaxpr | None
@@ -60,65 +61,68 @@ class _Step(NamedTuple):
     ins: Sequence[Any]
     outs: Sequence[Any]
     dead: Sequence[Any]
-    meets: bool = False
-    hosts: bool = False
+    is_map: bool = False
+    calls_host: bool = False
 
 
 def _steps(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[_Step]]:
-    """The program without what nobody needs, and its steps."""
-    return closed.memo("pieces", lambda: _cut(dce(closed, instantiate=True)[0]))
+    """Return the program without dead code, and its steps."""
+    return closed.memo("pieces", lambda: _split(dce(closed, instantiate=True)[0]))
 
 
-def _cut(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[_Step]]:
+def _split(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[_Step]]:
     jaxpr = closed.jaxpr
     eqns, consts = jaxpr.eqns, dict(zip(jaxpr.constvars, closed.consts))
-    last = {v: i for i, e in enumerate(eqns) for v in e.invars if type(v) is not Literal}
-    last |= {v: len(eqns) for v in jaxpr.outvars if type(v) is not Literal}
-    around = [placing.is_across(e) or any(placing.rows_across(s) is not None for s in subprograms(e)) for e in eqns]
+    last_use = {v: i for i, e in enumerate(eqns) for v in e.invars if type(v) is not Literal}
+    last_use |= {v: len(eqns) for v in jaxpr.outvars if type(v) is not Literal}
+    contains_map = [placing.is_across(e) or any(placing.rows_across(s) is not None for s in subprograms(e))
+                    for e in eqns]
     steps: list[_Step] = []
     start = 0
 
-    def step(end: int, program: ClosedJaxpr | None, eqn: Eqn | None, ins: Sequence[Any], outs: Sequence[Any],
-             hosts: bool = False) -> None:
-        dead = {v for v in (*ins, *outs) if type(v) is not Literal and v not in consts and last.get(v, -1) < end}
-        steps.append(_Step(program, eqn, ins, outs, [*dead], eqn is not None and program is not None, hosts))
+    def add_step(end: int, program: ClosedJaxpr | None, eqn: Eqn | None, ins: Sequence[Any], outs: Sequence[Any],
+                 calls_host: bool = False) -> None:
+        dead = {v for v in (*ins, *outs) if type(v) is not Literal and v not in consts and last_use.get(v, -1) < end}
+        steps.append(_Step(program, eqn, ins, outs, [*dead], eqn is not None and program is not None, calls_host))
 
-    def work(end: int) -> None:
-        """What stands from `start` to there needs no other process."""
-        run = eqns[start:end]
-        made = [v for e in run for v in e.outvars]
-        read = dict.fromkeys([v for e in run for v in e.invars if type(v) is not Literal])
-        held: list[Any] = [v for v in read if v in consts]
-        ins: list[Any] = [v for v in read if v not in consts and v not in {*made}]
-        outs = [v for v in made if last.get(v, -1) >= end]
-        if outs or any(map(eqn_effectful, run)):
-            program = ClosedJaxpr(Jaxpr(held, ins, run, outs), [consts[v] for v in held])
-            step(end, program, None, ins, outs, calls_host(program))
+    def add_program(end: int) -> None:
+        """Add the equations from `start` to `end` as one program of this process."""
+        segment = eqns[start:end]
+        outputs = [v for e in segment for v in e.outvars]
+        inputs = dict.fromkeys([v for e in segment for v in e.invars if type(v) is not Literal])
+        const_vars: list[Any] = [v for v in inputs if v in consts]
+        ins: list[Any] = [v for v in inputs if v not in consts and v not in {*outputs}]
+        outs = [v for v in outputs if last_use.get(v, -1) >= end]
+        if outs or any(map(eqn_effectful, segment)):
+            program = ClosedJaxpr(Jaxpr(const_vars, ins, segment, outs), [consts[v] for v in const_vars])
+            add_step(end, program, None, ins, outs, calls_host(program))
 
-    for i, (e, apart) in enumerate(zip(eqns, around)):
-        if not apart:
+    for i, (e, has_map) in enumerate(zip(eqns, contains_map)):
+        if not has_map:
             continue
-        work(i)
+        add_program(i)
         start = i + 1
         if not placing.is_across(e):
-            step(i + 1, None, e, e.invars, e.outvars)
+            add_step(i + 1, None, e, e.invars, e.outvars)
             continue
         ins, outs = [Var(v.aval) for v in e.invars], [Var(v.aval) for v in e.outvars]
         params = {**e.params, "donated_invars": (False,) * len(ins)}
-        step(i + 1, ClosedJaxpr(Jaxpr((), ins, [Eqn(e.primitive, ins, outs, params, e.source)], outs)), e, e.invars, e.outvars)
-    work(len(eqns))
+        add_step(i + 1, ClosedJaxpr(Jaxpr((), ins, [Eqn(e.primitive, ins, outs, params, e.source)], outs)), e, e.invars,
+                 e.outvars)
+    add_program(len(eqns))
     return closed, steps
 
 
-# --- how they are run ---------------------------------------------------------------------------------------------
+# --- running ------------------------------------------------------------------------------------------------------
 class Pieces:
-    """A program run piece by piece, with what a caller asks of a `Program`.
+    """A program that runs as several executables. It has the interface of a `CompiledProgram`.
 
     Args:
-      call, name: who asks, and the function.
+      call, name: the kind of call, and the function's name.
       closed: the program.
-      flat: its arguments; words: what one of them is called.
-      overrides: the user's settings of the compiler.
+      flat: its arguments.
+      format_arg: returns the name of an argument, by its flat index.
+      compiler_options: options of the compiler.
     Raises:
       ValueError: an argument is split over devices of several processes.
     """
@@ -127,8 +131,8 @@ class Pieces:
     const_args = ()
 
     def __init__(self, call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
-                 words: Callable[[int], str] | None = None, overrides: tuple[tuple[str, Any], ...] = ()) -> None:
-        placing.check_parts(call, name, flat, words, any(map(placing.over_mesh, placing.outermost(closed))))
+                 format_arg: Callable[[int], str] | None = None, overrides: tuple[tuple[str, Any], ...] = ()) -> None:
+        placing.check_parts(call, name, flat, format_arg, any(map(placing.over_mesh, placing.outermost(closed))))
         self.closed, self.name = closed, name = placed(closed), name
         self._call, self._overrides = call, overrides
         across = [e for e in placing.outermost(closed) if placing.is_across(e)]
@@ -136,36 +140,39 @@ class Pieces:
             if e.primitive is prims.xla_pmap_p:
                 placing.check_rows(e)
         found = [_devices(e) for e in across]
-        # Where this process has its values: on all devices that its maps run on; and who meets.
-        self._here = tuple(dict.fromkeys([d for _, own in found for d in own]))
-        self._home = shardings.tiled(self._here, Tiles())
-        self._everyone = found[0][0]
-        self._looks = debug.wanted() or calls_host(closed)
-        self._turns: list[Turn] = []
+        # Values between the maps are replicated over all devices of this process that the maps use. Errors are
+        # exchanged between the devices of the first map.
+        self._local_devices = tuple(dict.fromkeys([d for _, own in found for d in own]))
+        self._sharding = shardings.tiled(self._local_devices, Tiles())
+        self._exchange_devices = found[0][0]
+        self._has_checks = debug.wanted() or calls_host(closed)
+        self._iterations: list[Turn] = []
 
-    def fast_path(self, flat: Sequence[Any], out_tree: Any, layout: Any = None) -> None:
-        """Each call comes here."""
+    def fast_path(self, flat: Sequence[Any], out_tree: Any, user_shardings: Any = None) -> None:
+        """Return None: there is no single executable that jaxlib could run."""
 
     @stack_depth.roomy()
-    def run(self, flat: Sequence[Any], layout: Any = None) -> list[Any]:
-        """Run on flat arguments, wherever they are; the user has placed none."""
+    def run(self, flat: Sequence[Any], user_shardings: Any = None) -> list[Any]:
+        """Run on flat arguments with any placement. There are no user shardings."""
         closed = self.closed
-        outs = self._program(closed, flat)
-        # What is an argument, or a number, comes back as an array of its own.
+        outs = self._run_program(closed, flat)
+        # Outputs that are arguments, constants or literals are copied by a program, so that no output aliases an
+        # argument.
         jaxpr = _steps(closed)[0].jaxpr
-        given = {*jaxpr.invars, *jaxpr.constvars}
-        alone = [i for i, a in enumerate(jaxpr.outvars) if type(a) is Literal or a in given]
-        if alone:
-            rest = closed.memo("pieces: passed on", lambda: ClosedJaxpr(
-                Jaxpr(jaxpr.constvars, jaxpr.invars, (), [jaxpr.outvars[i] for i in alone]), _steps(closed)[0].consts))
-            for i, x in zip(alone, self._run(rest, flat)):
+        inputs = {*jaxpr.invars, *jaxpr.constvars}
+        passed_on = [i for i, a in enumerate(jaxpr.outvars) if type(a) is Literal or a in inputs]
+        if passed_on:
+            passing_program = closed.memo("pieces: passed on", lambda: ClosedJaxpr(
+                Jaxpr(jaxpr.constvars, jaxpr.invars, (), [jaxpr.outvars[i] for i in passed_on]),
+                _steps(closed)[0].consts))
+            for i, x in zip(passed_on, self._run(passing_program, flat)):
                 outs[i] = x
-        self._settle(None)
+        self._exchange_errors(None)
         return outs
 
-    def _program(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
+    def _run_program(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
         if placing.rows_across(closed) is None:
-            return self._work(closed, args, calls_host(closed)) if closed.jaxpr.eqns else self._run(closed, args)
+            return self._run_local(closed, args, calls_host(closed)) if closed.jaxpr.eqns else self._run(closed, args)
         closed, steps = _steps(closed)
         env: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts))
         env.update(zip(closed.jaxpr.invars, args))
@@ -176,116 +183,125 @@ class Pieces:
         for s in steps:
             values = [read(a) for a in s.ins]
             if s.program is None:
-                outs = self._around(s.eqn, values)  # type: ignore[arg-type]  # one of the two is there
-            elif s.meets:
-                self._settle(None)
+                assert s.eqn is not None
+                outs = self._interpret(s.eqn, values)
+            elif s.is_map:
+                self._exchange_errors(None)
                 outs = self._run(s.program, values)
             else:
-                outs = self._work(s.program, values, s.hosts)
+                outs = self._run_local(s.program, values, s.calls_host)
             env.update(zip(s.outs, outs))
             for v in s.dead:
                 env.pop(v, None)
         return [read(a) for a in closed.jaxpr.outvars]
 
     def _run(self, program: ClosedJaxpr, values: Sequence[Any]) -> list[Any]:
-        given = [self._at_home(x) for x in values]
+        placed_args = [self._move_to_maps(x) for x in values]
         if not self._overrides:
-            run: Any = slots.evaluator.program  # the runtime's own, which takes a name too
-            return list(run(program, given, self.name))
-        place = placing.placement_of(self._call, self.name, program, given)
-        return execution.program_for(self._call, program, self.name, place, overrides=self._overrides).run(given)
+            run: Any = slots.evaluator.program  # this package's evaluator, whose `program` also takes a name
+            return list(run(program, placed_args, self.name))
+        place = placing.placement_of(self._call, self.name, program, placed_args)
+        return execution.program_for(self._call, program, self.name, place, overrides=self._overrides).run(placed_args)
 
-    def _at_home(self, x: Any) -> Any:
-        """What was put on some devices on purpose meets what the maps give."""
-        if type(x) is not ArrayImpl or not x._committed or {*shardings.sharding_devices(x._sharding)} == {*self._here}:
+    def _move_to_maps(self, x: Any) -> Any:
+        """Move an array that is committed to other devices to those of the maps, to combine it with their results."""
+        if type(x) is not ArrayImpl or not x._committed:
             return x
-        return transfers._move(x, self._home)
+        if {*shardings.sharding_devices(x._sharding)} == {*self._local_devices}:
+            return x
+        return transfers._move(x, self._sharding)
 
-    def _work(self, program: ClosedJaxpr, values: Sequence[Any], hosts: bool) -> list[Any]:
-        """What needs no other process. If it fails the others hear of it where they wait for this one."""
+    def _run_local(self, program: ClosedJaxpr, values: Sequence[Any], has_callbacks: bool) -> list[Any]:
+        """Run a program of this process only.
+
+        If it fails, the other processes get the error at the next exchange, where they wait for this process.
+        """
         try:
-            outs = self._alone(program, values) if hosts and has_ordered_effects(program) else self._run(program, values)
-            if hosts:
+            run = self._run_on_one_device if has_callbacks and has_ordered_effects(program) else self._run
+            outs = run(program, values)
+            if has_callbacks:
                 for x in outs:
                     x.block_until_ready()
                 effects.effects_barrier()
             return outs
         except (CallbackError, FloatingPointError) as e:
-            told = type(e)(f"{e}{turns_text(self._turns)}, in process {backends.process_index()}")
-            self._settle(told)
-            raise told from e.__cause__
+            error = type(e)(f"{e}{turns_text(self._iterations)}, in process {backends.process_index()}")
+            self._exchange_errors(error)
+            raise error from e.__cause__
 
-    def _alone(self, program: ClosedJaxpr, values: Sequence[Any]) -> list[Any]:
-        """What a program gives on one device, as ordered effects need it."""
-        place = placing.placement_of(self._call, self.name, program, (), device=self._here[0])
+    def _run_on_one_device(self, program: ClosedJaxpr, values: Sequence[Any]) -> list[Any]:
+        """Run a program on a single device, as ordered effects require."""
+        place = placing.placement_of(self._call, self.name, program, (), device=self._local_devices[0])
         return execution.program_for(self._call, program, self.name, place, overrides=self._overrides).run(
-            [transfers.device_put(x, self._here[0]) for x in values])
+            [transfers.device_put(x, self._local_devices[0]) for x in values])
 
-    def _settle(self, failure: Exception | None) -> None:
-        """Where somebody looks on, all hear whether something failed in one of them since they last met."""
-        if self._looks:
-            jointly.settle(self._everyone, failure, None, None)
+    def _exchange_errors(self, failure: Exception | None) -> None:
+        """If checks or callbacks are on, exchange with all processes whether one failed since the last exchange."""
+        if self._has_checks:
+            jointly.settle(self._exchange_devices, failure, None, None)
 
-    def _around(self, e: Eqn, values: Sequence[Any]) -> list[Any]:
-        """An equation with maps inside, along its flow."""
+    def _interpret(self, e: Eqn, values: Sequence[Any]) -> list[Any]:
+        """Interpret an equation that contains maps, following its region signature."""
         flow = e.primitive.flow
         if flow is None or flow.binds or not flow.operands:
-            raise NotImplementedError(f"{e.primitive.name}: an xmap over processes, or a map over processes with different "
-                                      f"numbers of rows, cannot stand in this{f', at {e.source}' if e.source else ''}. Call it "
-                                      "by itself, or name as many devices of each process")
+            line_text = f", at {e.source}" if e.source else ""
+            raise NotImplementedError(f"{e.primitive.name}: cannot contain an xmap over several processes, or a map "
+                                      f"whose axis size differs between processes{line_text}. Call the map outside of "
+                                      "it, or use equally many devices of each process")
         w = Wired.of(e)
         if w.chooser is not None:
             index, branches = int(np.asarray(values[w.chooser])), w.bodies
             chosen = branches[index if 0 <= index < len(branches) else -1]
-            return self._program(chosen.program, [values[i] for i in chosen.ins])
+            return self._run_program(chosen.program, [values[i] for i in chosen.ins])
         if not flow.loops:
             body = w.bodies[0]
-            return self._program(body.program, [values[i] for i in body.ins])
-        state, rows = list(values), [i for i, k in enumerate(w.kinds) if k == STACKED]
-        body, made, turn = w.bodies[0], [], 0
-        most: Any = e.params[flow.length] if flow.length else e.params[flow.bound] if flow.bound else None
-        backwards = bool(flow.reverse) and e.params[flow.reverse]
-        while turn != most:
-            number = most - 1 - turn if backwards else turn
-            self._turns.append(Turn(e.primitive.name, number, e.source))
+            return self._run_program(body.program, [values[i] for i in body.ins])
+        state, scanned = list(values), [i for i, k in enumerate(w.kinds) if k == STACKED]
+        body, outputs, iteration = w.bodies[0], [], 0
+        max_iterations: Any = e.params[flow.length] if flow.length else e.params[flow.bound] if flow.bound else None
+        is_reversed = bool(flow.reverse) and e.params[flow.reverse]
+        while iteration != max_iterations:
+            index = max_iterations - 1 - iteration if is_reversed else iteration
+            self._iterations.append(Turn(e.primitive.name, index, e.source))
             if flow.test:
-                go, = self._program(w.wires[0].program, [state[i] for i in w.wires[0].ins])
+                go, = self._run_program(w.wires[0].program, [state[i] for i in w.wires[0].ins])
                 if not bool(np.asarray(go)):
-                    self._turns.pop()
+                    self._iterations.pop()
                     break
-            for i in rows:
-                state[i] = _row(values[i], number)
-            outs = self._program(body.program, [state[i] for i in body.ins])
+            for i in scanned:
+                state[i] = _slice_row(values[i], index)
+            outs = self._run_program(body.program, [state[i] for i in body.ins])
             state[w.carry] = outs[:w.n_carry]
-            made.append(outs[w.n_carry:])
-            self._turns.pop()
-            turn += 1
-        if backwards:
-            made.reverse()
-        stacked = [np.zeros(v.aval.shape, v.aval.dtype) if not made else _stacked([m[k] for m in made])
+            outputs.append(outs[w.n_carry:])
+            self._iterations.pop()
+            iteration += 1
+        if is_reversed:
+            outputs.reverse()
+        stacked = [np.zeros(v.aval.shape, v.aval.dtype) if not outputs else _stack([m[k] for m in outputs])
                    for k, v in enumerate(e.outvars[w.n_carry:])]
         return [*state[w.carry], *stacked]
 
 
 def _devices(e: Eqn) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The devices of a map over processes, and those of this one."""
-    named = e.params["mesh"][2] if placing.over_mesh(e) else e.params["devices"]
-    if not named:
+    """Return (all devices of a multi-process map, those of this process)."""
+    devices = e.params["mesh"][2] if placing.over_mesh(e) else e.params["devices"]
+    if not devices:
         return backends.first_of_each(e.params["axis_size"], e.params["backend"])
-    ours = backends.ours_of(named)
+    ours = backends.ours_of(devices)
     return ours.devices, ours.own
 
 
-def _row(x: Any, number: int) -> Any:
-    shape, of = x.shape[1:], slots.evaluator.primitive
-    starts = [np.int32(number), *[np.int32(0)] * len(shape)]
-    row = of(prims.dynamic_slice_p, [x, *starts], {"slice_sizes": (1, *shape)})
-    return of(prims.reshape_p, [row], {"new_sizes": shape, "dimensions": None})
+def _slice_row(x: Any, index: int) -> Any:
+    shape, run_primitive = x.shape[1:], slots.evaluator.primitive
+    starts = [np.int32(index), *[np.int32(0)] * len(shape)]
+    row = run_primitive(prims.dynamic_slice_p, [x, *starts], {"slice_sizes": (1, *shape)})
+    return run_primitive(prims.reshape_p, [row], {"new_sizes": shape, "dimensions": None})
 
 
-def _stacked(rows: Sequence[Any]) -> Any:
-    shape, of = rows[0].shape, slots.evaluator.primitive
-    rows = [of(prims.reshape_p, [x], {"new_sizes": (1, *shape), "dimensions": None}) for x in rows]
+def _stack(rows: Sequence[Any]) -> Any:
+    shape, run_primitive = rows[0].shape, slots.evaluator.primitive
+    rows = [run_primitive(prims.reshape_p, [x], {"new_sizes": (1, *shape), "dimensions": None}) for x in rows]
     while len(rows) > 1:
-        rows = [of(prims.concatenate_p, rows[k:k + _AT_ONCE], {"dimension": 0}) for k in range(0, len(rows), _AT_ONCE)]
+        rows = [run_primitive(prims.concatenate_p, rows[k:k + _MAX_CONCATENATED], {"dimension": 0})
+                for k in range(0, len(rows), _MAX_CONCATENATED)]
     return rows[0]

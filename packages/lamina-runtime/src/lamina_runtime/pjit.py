@@ -1,4 +1,4 @@
-"""`pjit`: `jit` under the name it once had for programs over meshes."""
+"""Provide `pjit`, the former name of `jit` for programs over meshes."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,28 +14,29 @@ from . import _jaxlib
 __all__ = ["AUTO", "UNSPECIFIED", "pjit", "with_sharding_constraint"]
 
 
-class _Unsaid:
+class _Unspecified:
     def __repr__(self) -> str:
         return "UNSPECIFIED"
 
 
-UNSPECIFIED = _Unsaid()
+UNSPECIFIED = _Unspecified()
 
 
 class AUTO:
-    """Shardings that a compiler would search for, which the one here does not.
+    """Marker for shardings that the compiler chooses; not supported.
 
     Raises:
-      NotImplementedError: when one is made.
+      NotImplementedError: on creation.
 
     >>> AUTO(None)
     Traceback (most recent call last):
-    NotImplementedError: AUTO: the compiler does not search for shardings of arguments. Leave them to the call with None...
+    NotImplementedError: AUTO: the compiler does not search for shardings of arguments. Leave them to the call with
+    None...
     """
 
     def __init__(self, mesh: Any) -> NoReturn:
-        raise NotImplementedError("AUTO: the compiler does not search for shardings of arguments. Leave them to the call with "
-                                  "None, or name them")
+        raise NotImplementedError("AUTO: the compiler does not search for shardings of arguments. Leave them to the "
+                                  "call with None, or name them")
 
 
 def pjit(fun: Callable[..., Any] | None = None, in_shardings: Any = UNSPECIFIED, out_shardings: Any = UNSPECIFIED,
@@ -44,18 +45,19 @@ def pjit(fun: Callable[..., Any] | None = None, in_shardings: Any = UNSPECIFIED,
          keep_unused: bool = False, device: Any = None, backend: str | None = None, inline: bool = False,
          compiler_options: dict[str, Any] | None = None, *, in_axis_resources: Any = UNSPECIFIED,
          out_axis_resources: Any = UNSPECIFIED, abstracted_axes: Any = None) -> Callable[..., Any]:
-    """`jit`, whose shardings may be `PartitionSpec`s, in a block `with mesh:` around the calls.
+    """Jit a function; shardings may be `PartitionSpec`s if the calls are in a `with mesh:` block.
 
     Args:
       fun: the function.
       in_shardings, out_shardings: as of `jit`.
-      in_axis_resources, out_axis_resources: the same under the names they had before, where None is a copy on each device.
-      static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, device, backend, inline, compiler_options,
+      in_axis_resources, out_axis_resources: the former names of these. Here None means replicated.
+      static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, device, backend, inline,
+      compiler_options,
         abstracted_axes: as of `jit`.
     Returns:
       A function like `fun`.
     Raises:
-      ValueError: both names of one are given.
+      ValueError: an option is given under both of its names.
 
     >>> import lamina_runtime
     >>> from lamina_parallel import Mesh
@@ -64,17 +66,18 @@ def pjit(fun: Callable[..., Any] | None = None, in_shardings: Any = UNSPECIFIED,
     ...     pjit(lambda x: x + 1, in_axis_resources=PartitionSpec("x"), out_axis_resources=None)(np.ones(1))
     Array([2.], dtype=float32)
     """
-    ours = []
+    resolved = []
     for name, new, old in (("in", in_shardings, in_axis_resources), ("out", out_shardings, out_axis_resources)):
         if new is not UNSPECIFIED and old is not UNSPECIFIED:
-            raise ValueError(f"pjit: give {name}_shardings or {name}_axis_resources, which is its name of before, not both")
-        ours.append((None if new is UNSPECIFIED else new) if old is UNSPECIFIED else _everywhere(old))
-    return jit(fun, in_shardings=ours[0], out_shardings=ours[1], static_argnums=static_argnums, static_argnames=static_argnames,
+            raise ValueError(f"pjit: give {name}_shardings or its former name {name}_axis_resources, not both")
+        resolved.append((None if new is UNSPECIFIED else new) if old is UNSPECIFIED else _replace_none(old))
+    return jit(fun, in_shardings=resolved[0], out_shardings=resolved[1], static_argnums=static_argnums,
+               static_argnames=static_argnames,
                donate_argnums=donate_argnums, donate_argnames=donate_argnames, keep_unused=keep_unused, device=device,
                backend=backend, inline=inline, compiler_options=compiler_options, abstracted_axes=abstracted_axes)
 
 
-def _everywhere(given: Any) -> Any:
-    """The tree, with a copy on each device where it says None."""
+def _replace_none(given: Any) -> Any:
+    """Replace None in a tree of shardings by `PartitionSpec()`, which means replicated."""
     return trees.tree_map(lambda s: PartitionSpec() if s is None else s, given,
                           is_leaf=lambda s: s is None or isinstance(s, (PartitionSpec, _jaxlib.Sharding)))

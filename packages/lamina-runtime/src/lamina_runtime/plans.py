@@ -1,5 +1,7 @@
-"""`Plan`: of a call that was lowered or compiled, what lies where, and what devices send each other; in words, and drawn.
-`planning` makes them."""
+"""Report how a lowered or compiled call runs: shardings, collectives and memory, as text and as a drawing.
+
+`build_plan` makes the reports.
+"""
 from __future__ import annotations
 
 import itertools
@@ -16,21 +18,21 @@ from .moves import Move
 
 __all__ = ["ArrayPlan", "AxisPlan", "CollectivePlan", "MemoryPlan", "PhasePlan", "Plan", "size_words"]
 
-_MOST_LINES = 16  # of a kind; what is behind them is counted
-_MOST_DRAWN = 12
+_MAX_LINES = 16  # per section of the text; further entries are only counted
+_MAX_DRAWN = 12  # arguments or results in a drawing
 
 
 class AxisPlan(NamedTuple):
-    """How an axis of a map is carried out.
+    """How an axis of a map is executed.
 
     Attributes:
-      name: of the axis.
-      size: how many positions it has.
-      over: the axes of the mesh over which these are divided, the first slowest.
-      devices: how many devices that makes.
-      turns: in how many turns each of them runs its positions.
-      within: how many positions a device has at once.
-      of: the map that binds it, as "xmap of `f`".
+      name: name of the axis.
+      size: number of positions.
+      mesh_axes: the mesh axes over which the positions are divided, major to minor.
+      devices: the number of devices along these mesh axes.
+      iterations: the number of loop iterations in which each device runs its positions.
+      vector_size: the number of positions that a device runs at once.
+      map_name: the map that binds the axis, as "xmap of `f`".
     """
 
     name: Hashable
@@ -43,19 +45,19 @@ class AxisPlan(NamedTuple):
 
     def __str__(self) -> str:
         parts = [] if not self.over else [f"{self.devices} device{'s' * (self.devices != 1)} along {_names(self.over)}"]
-        parts += [f"{self.turns} turns"] if self.turns > 1 else []
-        parts += [f"{self.within} within"] if self.within > 1 or not parts else []
+        parts += [f"{self.turns} iterations"] if self.turns > 1 else []
+        parts += [f"{self.within} vectorized"] if self.within > 1 or not parts else []
         return f"{self.name!r}\t{self.size}\t= {' x '.join(parts)}\t({self.of})"
 
 
 class PhasePlan(NamedTuple):
-    """A loop over the turns of an axis, between two collectives over it.
+    """A loop over a serial axis, between two collectives over that axis.
 
     Attributes:
       name: its number among those of its map, as "phase 0".
-      turns: how many there are; before it those of the loops around, of other axes.
-      carried: bytes that each turn hands on to the next, totals among them.
-      kept: bytes of what all turns of the loop make for later phases, or as results.
+      iterations: the number of iterations; before it those of the enclosing loops, over other axes.
+      carry_bytes: bytes of the loop carry, accumulators included.
+      output_bytes: bytes of the stacked outputs of all iterations, for later phases or as results.
       line: the first of the user's lines in it, as text.
     """
 
@@ -66,22 +68,22 @@ class PhasePlan(NamedTuple):
     line: str
 
     def __str__(self) -> str:
-        around = f", in each of {' x '.join(map(str, self.turns[:-1]))} turns" if len(self.turns) > 1 else ""
-        return (f"{self.name}\t{self.turns[-1]} turns{around}\tcarries {size_words(self.carried)}\t"
-                f"keeps {size_words(self.kept)}\t{self.line}")
+        around = f", in each of {' x '.join(map(str, self.turns[:-1]))} iterations" if len(self.turns) > 1 else ""
+        return (f"{self.name}\t{self.turns[-1]} iterations{around}\tcarries {size_words(self.carried)}\t"
+                f"outputs {size_words(self.kept)}\t{self.line}")
 
 
 class ArrayPlan(NamedTuple):
-    """How an argument or a result lies.
+    """The sharding of an argument or a result.
 
     Attributes:
-      name: what the user calls it.
+      name: its name in the user's function.
       aval: its type.
-      tiles: in how many parts each dimension is split, and which of the `devices` hold which; None: the compiler chooses.
-      split: for each dimension the axes of the mesh over which it is split, the first slowest; None: no axes say it.
-      copied: the axes of the mesh along which devices hold the same.
-      devices: those that the tiles count.
-      read: whether the program reads it; else it stays where it is.
+      tiles: the number of parts of each dimension, and the device of each tile; None: the compiler chooses.
+      split: for each dimension the mesh axes that split it, major to minor; None: not expressible by mesh axes.
+      replicated_axes: the mesh axes over which it is replicated.
+      devices: the devices that `tiles` numbers.
+      is_used: whether the program uses it. Unused arguments are not moved.
     """
 
     name: str
@@ -94,7 +96,7 @@ class ArrayPlan(NamedTuple):
 
     @property
     def shard_shape(self) -> tuple[int, ...] | None:
-        """Of what a device holds; None where that is not known."""
+        """The shape of one shard; None if unknown."""
         if self.tiles is None or self.tiles.whole:
             return None if self.tiles is None else self.aval.shape
         return tuple([-(-n // k) for n, k in zip(self.aval.shape, self.tiles.counts)])
@@ -105,46 +107,49 @@ class ArrayPlan(NamedTuple):
 
     @property
     def shard_bytes(self) -> int | None:
-        """What a device holds, in bytes; None where that is not known."""
+        """The size of one shard in bytes; None if unknown."""
         shape = self.shard_shape
         return None if shape is None else math.prod(shape) * self.aval.dtype.itemsize
 
     def blocks(self) -> dict[tuple[tuple[int, int], ...], tuple[Any, ...]]:
-        """(begin, end) along each dimension -> the devices that hold this block; empty where that is not known."""
+        """Return a dict from blocks to the devices that hold them; empty if unknown.
+
+        A block is (begin, end) for each dimension.
+        """
         return {} if self.tiles is None else drawings.blocks(self.aval.shape, self.tiles, self.devices)
 
     def lies(self) -> str:
-        """How it lies, in words."""
+        """Return the sharding as text."""
         if self.tiles is None:
-            return "as the compiler chooses"
+            return "chosen by the compiler"
         if len(self.devices) == 1:
             return f"on {self.devices[0]}"
         if self.tiles.whole:
-            return "whole on each device"
+            return "replicated"
         if self.split is None:
             by = " x ".join(map(str, self.tiles.counts))
-            return f"in {by} blocks, {self.tiles.copies} of each" if self.tiles.copies > 1 else f"in {by} blocks"
-        said = [f"dimension {d} over {_names(axes)}" for d, axes in enumerate(self.split) if axes]
-        return ", ".join(said) + (f"; the same along {_names(self.copied)}" if self.copied else "")
+            return f"in {by} blocks" + (f", {self.tiles.copies} replicas of each" if self.tiles.copies > 1 else "")
+        parts = [f"dimension {d} split over {_names(axes)}" for d, axes in enumerate(self.split) if axes]
+        return ", ".join(parts) + (f"; replicated over {_names(self.copied)}" if self.copied else "")
 
     def __str__(self) -> str:
         shape = self.shard_shape
-        shard = "" if shape is None else f"{ShapedArray(shape, self.aval.dtype).long()} on a device"
-        whole = self.tiles is not None and self.tiles.whole
-        return (f"{self.name}\t{self.aval.long()}\t{size_words(self.nbytes)}\t{'' if whole else shard}\t"
-                f"{self.lies()}{'' if self.read else ' (nobody reads it)'}")
+        shard = "" if shape is None else f"{ShapedArray(shape, self.aval.dtype).long()} per device"
+        is_replicated = self.tiles is not None and self.tiles.whole
+        return (f"{self.name}\t{self.aval.long()}\t{size_words(self.nbytes)}\t{'' if is_replicated else shard}\t"
+                f"{self.lies()}{'' if self.read else ' (unused)'}")
 
 
 class CollectivePlan(NamedTuple):
-    """Where devices meet, or positions within a device do.
+    """A collective, over devices or within each device.
 
     Attributes:
-      op: the op as programs show it, as "psum"; "": the compiler added the meeting.
-      axes: the axes that the user named.
-      over: the axes of the mesh along which devices meet; None: they meet in groups that no axes say.
-      move: what the devices do; None: they do nothing, all is within each.
-      sent: bytes that a device sends in all, see `Move.sent`; None where that is not known.
-      line: the user's, as text.
+      op: the name of the primitive, as "psum"; "": the compiler added the collective.
+      axes: the named axes in the user's program.
+      mesh_axes: the mesh axes over which devices communicate; None: their groups are not expressible by mesh axes.
+      instruction: the HLO instruction; None: the collective stays within each device.
+      bytes_sent: bytes that a device sends in all executions, see `CollectiveInstruction.bytes_sent`; None if unknown.
+      line: the user's line, as text.
     """
 
     op: str
@@ -156,7 +161,7 @@ class CollectivePlan(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What the devices do, as "all-reduce"; "within": nothing."""
+        """The kind of the instruction, as "all-reduce"; "within" if it stays within each device."""
         return "within" if self.move is None else self.move.kind
 
     def __str__(self) -> str:
@@ -164,26 +169,28 @@ class CollectivePlan(NamedTuple):
         if self.move is None:
             return f"{what}\twithin a device\t\t{self.line}"
         m = self.move
-        where = f"over {_names(self.over)}" if self.over else "of each device with itself"
+        where = f"over {_names(self.over)}" if self.over else "within each device"
         if self.over is None:
             pairs = m.kind == "collective-permute"
             sizes = {*map(len, m.groups or ())}
-            where = f"by {len(m.groups or ())} pairs" if pairs else f"in groups of {max(sizes)}" if sizes else "in some groups"
+            where = (f"over {len(m.groups or ())} pairs" if pairs else f"in groups of {max(sizes)}" if sizes else
+                     "in unknown groups")
         sends = "" if self.sent is None else f"sends {size_words(self.sent)}"
-        often = "" if m.times == 1 else f", {m.times} times"
-        often += (", in each turn of a loop" if m.looped else "") + (", where the branch is taken" if m.branched else "")
-        return f"{what}\t{m.kind} {where} of {size_words(m.operand_bytes)}{often}\t{sends}\t{self.line}"
+        frequency = "" if m.times == 1 else f", {m.times} times"
+        frequency += (", in each iteration of a loop" if m.looped else "") + (", if the branch is taken" if m.branched
+                                                                              else "")
+        return f"{what}\t{m.kind} {where} of {size_words(m.operand_bytes)}{frequency}\t{sends}\t{self.line}"
 
 
 class MemoryPlan(NamedTuple):
     """Memory of one device, in bytes.
 
     Attributes:
-      arguments, results: what it holds of them, large constants among the arguments.
-      temporaries: what else the program needs at once, at most.
-      shared: what is counted among the arguments and the results, as these take over memory of donated arguments.
-      estimated: whether the temporaries were estimated from the program, as if each value of it took memory; else they are the
-        compiler's own.
+      arguments, results: size of their shards; large constants count as arguments.
+      temporaries: peak size of the other values.
+      aliased: size of results that reuse memory of donated arguments, and so is counted twice above.
+      is_estimated: whether the temporaries are estimated from the program, as if each value took memory; otherwise they
+        are the compiler's own figure.
     """
 
     arguments: int
@@ -198,24 +205,24 @@ class MemoryPlan(NamedTuple):
 
     def __str__(self) -> str:
         by = "estimated" if self.estimated else "as compiled"
-        shared = f" - {size_words(self.shared)} shared" if self.shared else ""
-        return (f"{size_words(self.peak)}, {by}: arguments {size_words(self.arguments)} + results {size_words(self.results)}"
-                f"{shared} + temporaries {size_words(self.temporaries)}")
+        shared = f" - {size_words(self.shared)} aliased" if self.shared else ""
+        return (f"{size_words(self.peak)}, {by}: arguments {size_words(self.arguments)} + results "
+                f"{size_words(self.results)}{shared} + temporaries {size_words(self.temporaries)}")
 
 
 class Plan(NamedTuple):
-    """How a call is carried out: printed it is words, in a notebook words and a drawing.
+    """How a call runs. Prints as text; in a notebook it shows text and a drawing.
 
     Attributes:
-      call: what was planned, as "xmap of `f`".
-      mesh: the devices, in the words of the program as far as it has some.
+      call: the call, as "xmap of `f`".
+      mesh: its devices, with the axis names of the program if it has any.
       axes: the axes of its maps.
-      phases: the loops of those axes that run in turns.
-      arguments, results: how they lie.
-      collectives: where devices meet, and where positions within a device do.
-      complete: whether these are all of them; else the compiler will add what it needs to split the program.
-      memory: of a device; None: not known before it is compiled.
-      compiled: whether this is what the compiler made, or what it is given.
+      phases: the loops over serial axes.
+      arguments, results: their shardings.
+      collectives: the collectives over devices and within devices.
+      complete: whether `collectives` has all of them; otherwise the compiler will add some to partition the program.
+      memory: memory of one device; None: unknown before compilation.
+      compiled: whether this describes the compiled program, or the lowered one.
     """
 
     call: str
@@ -231,48 +238,49 @@ class Plan(NamedTuple):
 
     @property
     def sent(self) -> int:
-        """Bytes that a device sends in these collectives, as far as it is known."""
+        """Bytes that a device sends in these collectives; unknown sizes count as 0."""
         return sum([c.sent or 0 for c in self.collectives])
 
     def __str__(self) -> str:
         n = self.mesh.size
-        grid = "" if n == 1 else f"{self.mesh}, row by row "
+        grid = "" if n == 1 else f"{self.mesh}, row-major "
         lines = [f"{self.call}{', compiled' if self.compiled else ''}, on {n} device{'s' * (n != 1)}: "
                  f"{grid}{drawings.device_words(self.mesh.flat_devices)}"]
         lines += _section("axes", [str(a) for a in self.axes])
-        lines += _section("loops of a device", [str(p) for p in self.phases])
+        lines += _section("loops of each device", [str(p) for p in self.phases])
         for what, arrays in self._arrays():
             lines += _section(what, [str(a) for a in arrays]) or ["", f"{what}: none"]
-        lines += self._meetings()
-        lines += ["", f"memory of a device: {self.memory or 'known when it is compiled, from .compile().plan()'}"]
+        lines += self._collective_lines()
+        lines += ["", f"memory per device: {self.memory or 'unknown before compilation; see .compile().plan()'}"]
         return "\n".join(lines)
 
     def _arrays(self) -> list[tuple[str, list[ArrayPlan]]]:
-        """Arguments and results under their titles, as far as they are told one by one."""
+        """Return (section title, entries) of the arguments and the results."""
         every = (*self.arguments, *self.results)
         part = " of this process" if every and len(every[0].devices) < self.mesh.size else ""
         return [(f"arguments{part}", grouped(self.arguments)), (f"results{part}", grouped(self.results))]
 
-    def _meetings(self) -> list[str]:
-        rows: dict[str, list[CollectivePlan]] = {}
+    def _collective_lines(self) -> list[str]:
+        by_text: dict[str, list[CollectivePlan]] = {}
         for c in self.collectives:
-            rows.setdefault(str(c), []).append(c)
-        said = [f"{row}\t{'' if len(same) == 1 else f'({len(same)} alike)'}" for row, same in rows.items()]
-        found = _section("collectives", said) or ["", "collectives: none" + ("" if self.complete else " in the program itself")]
-        found += [f"  in all a device sends {size_words(self.sent)}"] if self.sent else []
-        return found + ([] if self.complete else ["  the compiler adds what it needs; .compile().plan() says what"])
+            by_text.setdefault(str(c), []).append(c)
+        entries = [f"{text}\t{'' if len(same) == 1 else f'({len(same)} instances)'}" for text, same in by_text.items()]
+        lines = _section("collectives", entries) or [
+            "", "collectives: none" + ("" if self.complete else " in the program itself")]
+        lines += [f"  each device sends {size_words(self.sent)} in total"] if self.sent else []
+        return lines + ([] if self.complete else ["  the compiler may add others; see .compile().plan()"])
 
     def __repr__(self) -> str:
         return str(self)
 
     def svg(self) -> str:
-        """A drawing of which device holds which block of which argument and result, as the text of an SVG."""
-        groups = [(what, [(a.name, a.aval.long(), a.blocks()) for a in arrays[:_MOST_DRAWN] if a.tiles is not None])
+        """Return an SVG drawing of the blocks of each argument and result on the devices, as text."""
+        groups = [(what, [(a.name, a.aval.long(), a.blocks()) for a in arrays[:_MAX_DRAWN] if a.tiles is not None])
                   for what, arrays in self._arrays()]
         return drawings.sheet(self.call, self.mesh, groups)
 
     def html(self) -> str:
-        """The drawing, and the words, as HTML."""
+        """Return the drawing and the text as HTML."""
         return f"<div>{self.svg()}<pre>{drawings.escaped(str(self))}</pre></div>"
 
     def _repr_html_(self) -> str:
@@ -280,8 +288,11 @@ class Plan(NamedTuple):
 
 
 def grouped(arrays: Sequence[ArrayPlan]) -> list[ArrayPlan]:
-    """Where there are many, those of one type that lie alike as one, named after the first."""
-    if len(arrays) <= _MOST_LINES:
+    """Merge arrays of equal type and sharding if there are many.
+
+    The merged entry has the name of the first and the number of the others.
+    """
+    if len(arrays) <= _MAX_LINES:
         return list(arrays)
     alike: dict[Any, list[ArrayPlan]] = {}
     for a in arrays:
@@ -290,14 +301,14 @@ def grouped(arrays: Sequence[ArrayPlan]) -> list[ArrayPlan]:
             for same in alike.values()]
 
 
-def _section(title: str, rows: list[str]) -> list[str]:
-    """A title and rows, whose parts, between tabs, stand in columns."""
-    if not rows:
+def _section(title: str, entries: list[str]) -> list[str]:
+    """Return the lines of a section: its title, and entries whose tab-separated fields are aligned in columns."""
+    if not entries:
         return []
-    table = [row.split("\t") for row in rows[:_MOST_LINES]]
-    wide = [max(map(len, column)) for column in itertools.zip_longest(*table, fillvalue="")]
-    lines = ["  ".join([part.ljust(w) for part, w in zip(row, wide) if w]).rstrip() for row in table]
-    more = [f"... and {len(rows) - _MOST_LINES} more"] if len(rows) > _MOST_LINES else []
+    table = [entry.split("\t") for entry in entries[:_MAX_LINES]]
+    widths = [max(map(len, column)) for column in itertools.zip_longest(*table, fillvalue="")]
+    lines = ["  ".join([part.ljust(w) for part, w in zip(entry, widths) if w]).rstrip() for entry in table]
+    more = [f"... and {len(entries) - _MAX_LINES} more"] if len(entries) > _MAX_LINES else []
     return ["", title, *[f"  {line}" for line in (*lines, *more)]]
 
 
@@ -306,7 +317,7 @@ def _names(axes: Sequence[Hashable]) -> str:
 
 
 def size_words(n: int) -> str:
-    """`512 B`, `1.5 KiB`."""
+    """Format a number of bytes, as `512 B` or `1.5 KiB`."""
     if n < 1024:
         return f"{n} B"
     power = min(int(math.log2(n)) // 10, 5)

@@ -1,9 +1,11 @@
-"""Plain numbers that lie ready on the default device, for operators of arrays: `x * 0.9` again and again.
+"""Cache Python scalars on the default device, for operators of arrays such as `x * 0.9`.
 
-jaxlib brings each Python number of a call to the device, which is a quarter of an eager operator on a CPU and a transfer on a
-GPU. So a number that comes a second time is kept there as an array, weakly typed as the number is: programs, promotions and
-results are the same. For arrays on that device alone that nobody placed, as others may lie elsewhere; and no longer once
-numbers may mean another width or place in one block than in the next, or guards look at transfers.
+jaxlib copies each Python scalar of a call to the device: a quarter of the time of an eager operator on a CPU, a
+transfer on a GPU. So the second use of a scalar stores it on the device as a weakly typed array. Programs, promotion
+and results stay the same.
+
+The cache is used only with uncommitted arrays on the default device. It is switched off for good when a setting can
+change the meaning of scalars per thread (`enable_x64`, `default_device`), or when transfers are guarded.
 """
 from __future__ import annotations
 
@@ -20,56 +22,60 @@ from .arrays import put
 
 __all__ = ["install"]
 
-_MOST = 256  # of each type; then all go
+_MAX_SCALARS = 256  # per type; a full table is cleared
 _LARGEST_INT = (1 << 31) - 1
-_NORMAL = 1e-37, 1e38  # floats of any width
-_ZEROS = {"0.0": "zero", "-0.0": "negative zero"}  # floats that are equal, so they have other keys
-_as_it_is = slots.operators.beside
+_NORMAL = 1e-37, 1e38  # magnitudes that are normal numbers in 32 and 64 bits
+_ZEROS = {"0.0": "zero", "-0.0": "negative zero"}  # keys of the two zeros, which are equal as floats
+_uncached = slots.operators.beside
 
 
 def beside(x: Any, number: Any) -> Any:
-    """What an operator of `x` takes for a float or an int."""
+    """Return the cached array of a float or int operand next to `x`; the number itself if it is not cached."""
     if type(x) is not ArrayImpl or x._committed or now.trace is not EVALUATION:
         return number
-    here, where = owner.current, x._sharding
-    if type(where) is not SingleDeviceSharding or where._device is not here.default_device:  # as a row of a mapped array is
+    state, sharding = owner.current, x._sharding
+    # An uncommitted array can be on another device, e.g. a member of a mapped array.
+    if type(sharding) is not SingleDeviceSharding or sharding._device is not state.default_device:
         return number
-    table = here.numbers[type(number)]
+    table = state.numbers[type(number)]
     found = table.get(number)
-    return _second_time(table, number) if found is None else found
+    return _note_use(table, number) if found is None else found
 
 
-def _second_time(table: dict[Any, Any], number: Any) -> Any:
-    """The number, whose array lies ready from the next time on if it was seen before."""
+def _note_use(table: dict[Any, Any], number: Any) -> Any:
+    """Note a use of an uncached number; from its second use on, later calls find its array. Return the operand."""
     key: Any = number
     if not number and type(number) is float:
         key = _ZEROS[repr(number)]
         if table.get(key) is not None:
             return table[key]
     if key not in table:
-        if len(table) >= _MOST:
+        if len(table) >= _MAX_SCALARS:
             table.clear()
         table[key] = None
-    elif abs(number) <= _LARGEST_INT if type(number) is int else key is not number or _NORMAL[0] < abs(number) < _NORMAL[1]:
+        return number
+    is_zero = key is not number
+    if abs(number) <= _LARGEST_INT if type(number) is int else is_zero or _NORMAL[0] < abs(number) < _NORMAL[1]:
         aval = aval_of(number)
         table[key] = put(np.asarray(number, aval.dtype), backends.default_device(), False, aval)
     return number
 
 
-def _new_width(value: Any, is_local: bool) -> None:
-    owner.current.numbers = {float: {}, int: {}}  # new ones: a thread may be about to fill the old
+def _on_x64_change(value: Any, is_local: bool) -> None:
+    # Replace the tables instead of clearing them: another thread may be about to store an array of the old width.
+    owner.current.numbers = {float: {}, int: {}}
     if is_local:
-        slots.operators.beside = _as_it_is
+        slots.operators.beside = _uncached
 
 
-def _stop(value: Any, is_local: bool) -> None:
+def _switch_off(value: Any, is_local: bool) -> None:
     if value not in (None, "allow", config.UNSET):
-        slots.operators.beside = _as_it_is
+        slots.operators.beside = _uncached
 
 
 def install() -> None:
-    """Fill the slot."""
+    """Install `device_scalar_like` in the hook of the operators."""
     slots.operators.beside = beside
-    config.enable_x64.watch(_new_width)
+    config.enable_x64.watch(_on_x64_change)
     for option in (backends.default_device_option, *transfer_guards.DIRECTIONS):
-        option.watch(_stop)
+        option.watch(_switch_off)

@@ -1,8 +1,8 @@
-"""What stands between jaxlib's client and its service, in each member.
+"""TCP proxy between jaxlib's coordination client and its service, in each process.
 
-jaxlib ends a process as soon as its connection to the service breaks. So the client is connected to this process itself, which
-passes on what comes, and holds the client's side open when the service's side has gone, until the client is let go. Keys
-and values pass; the data of collectives takes other ways.
+jaxlib aborts a process as soon as its connection to the service breaks. So the client connects to this proxy, in the
+same process. If the connection to the service breaks, the proxy keeps the client's side open until the client is shut
+down. Only small data passes here (keys and values); the data of collectives does not.
 """
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ import contextlib
 import socket
 import threading
 
-__all__ = ["Relay"]
+__all__ = ["ServiceProxy"]
 
 
-class Relay:
-    """`address` leads to `service`, both `(host, port)`."""
+class ServiceProxy:
+    """Forwards connections from `address` to `service`. Both are `(host, port)`."""
 
     def __init__(self, service: tuple[str, int]) -> None:
         self._service = service
-        self._door = socket.create_server(("127.0.0.1", 0))
-        self.address: tuple[str, int] = self._door.getsockname()[:2]
-        self._open = True
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address: tuple[str, int] = self._listener.getsockname()[:2]
+        self._is_accepting = True
         self._sockets: list[socket.socket] = []
-        self._threads = [threading.Thread(target=self._accept, name="lamina-relay", daemon=True)]
+        self._threads = [threading.Thread(target=self._accept, name="lamina-service-proxy", daemon=True)]
         self._threads[0].start()
 
-    def shut_door(self) -> None:
-        """Take no more connections: the client has its own."""
-        if self._open:
-            self._open = False
+    def stop_accepting(self) -> None:
+        """Accept no more connections: the client is connected."""
+        if self._is_accepting:
+            self._is_accepting = False
             with contextlib.suppress(OSError):
-                socket.create_connection(self.address).close()  # wakes the thread
+                socket.create_connection(self.address).close()  # wakes the thread, which blocks in `accept`
             self._threads[0].join()
-            self._door.close()
+            self._listener.close()
 
     def close(self) -> None:
-        """End all connections. The client must have been shut down."""
-        self.shut_door()
+        """Close all connections. The client must have been shut down before, else it aborts the process."""
+        self.stop_accepting()
         for s in self._sockets:
             with contextlib.suppress(OSError):
                 s.shutdown(socket.SHUT_RDWR)
@@ -47,8 +47,8 @@ class Relay:
 
     def _accept(self) -> None:
         while True:
-            client, _ = self._door.accept()
-            if not self._open:
+            client, _ = self._listener.accept()
+            if not self._is_accepting:
                 return client.close()
             try:
                 service = socket.create_connection(self._service)
@@ -57,19 +57,21 @@ class Relay:
                 continue
             for s in (client, service):
                 s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            service.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # days may pass between two first meetings of devices
+            # Days may pass between two connections of device groups; routers drop idle connections.
+            service.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if hasattr(socket, "TCP_KEEPIDLE"):
                 service.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
             self._sockets += [client, service]
-            for ends in ((client, service, True), (service, client, False)):
-                self._threads.append(threading.Thread(target=self._pass_on, args=ends, name="lamina-relay", daemon=True))
+            for args in ((client, service, True), (service, client, False)):
+                self._threads.append(threading.Thread(target=self._forward, args=args, name="lamina-service-proxy",
+                                                      daemon=True))
                 self._threads[-1].start()
 
     @staticmethod
-    def _pass_on(source: socket.socket, goal: socket.socket, from_client: bool) -> None:
+    def _forward(source: socket.socket, target: socket.socket, from_client: bool) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
-                goal.sendall(data)
-        if from_client:
+                target.sendall(data)
+        if from_client:  # the end of the service's side is not forwarded: the client would abort the process
             with contextlib.suppress(OSError):
-                goal.shutdown(socket.SHUT_RDWR)
+                target.shutdown(socket.SHUT_RDWR)

@@ -1,5 +1,8 @@
-"""Repeated calls of programs over several processes. jaxlib's call object cannot run these by itself, as the others are asked
-before each launch: here a call's program is found again by the structure, types and placements of its arguments."""
+"""Cache calls of programs that span several processes.
+
+jaxlib's C++ fast path cannot run these, because the processes compare their launches before each one. This cache finds
+the program of a call by the tree, types and shardings of its arguments.
+"""
 from __future__ import annotations
 
 import weakref
@@ -14,22 +17,25 @@ from .trees_cpp import REGISTRY
 
 __all__ = ["Repeats"]
 
-MOST = 8  # signatures of one function
-_PLAIN = (float, bool)  # Python values whose types do not depend on their size
+MOST = 8  # signatures cached for one function
+_SCALARS = (float, bool)  # Python scalars whose aval does not depend on the value
 
 
-class _Known(NamedTuple):
-    """A signature: what its calls are like, and what they run."""
+class _Signature(NamedTuple):
+    """A cached signature and its program."""
 
     tree: Any
     key: tuple[Any, ...]
     leaves: tuple[tuple[Any, ...], ...]
-    program: Any  # a weak reference: programs are let go by their number and size
+    program: Any  # a weak reference, because the executable cache evicts programs
     out_tree: Any
 
 
 class Repeats:
-    """The signatures of one function, the one used last first. They live with the clients, whose devices they name."""
+    """The cached signatures of one function, most recently used first.
+
+    They are stored in the client state, because they refer to its devices.
+    """
 
     __slots__ = ("__weakref__",)
 
@@ -37,25 +43,29 @@ class Repeats:
         owner.current.repeats.pop(self, None)
 
     def find(self, args: Any, kwargs: Any) -> tuple[Any, list[Any], Any] | None:
-        """(program, flat arguments, tree of results) of a call that is like one before; None for others."""
+        """Return (program, flat arguments, result tree) of a call with a cached signature; None if not cached."""
         table = owner.current.repeats
-        known = table.get(self)
-        if known is None:
+        signatures = table.get(self)
+        if signatures is None:
             return None
         flat, tree = REGISTRY.flatten((args, kwargs))
         key = config.cache_key()
-        for k in known:
-            if (k.key is key or k.key == key) and k.tree == tree and _fits(k.leaves, flat):
-                program = k.program()
+        for signature in signatures:
+            if (signature.key is key or signature.key == key) and signature.tree == tree and _matches(
+                    signature.leaves, flat):
+                program = signature.program()
                 if program is None:
                     break
-                if k is not known[0]:
-                    table[self] = [k, *[other for other in known if other is not k]]
-                return program, flat, k.out_tree
+                if signature is not signatures[0]:
+                    table[self] = [signature, *[other for other in signatures if other is not signature]]
+                return program, flat, signature.out_tree
         return None
 
     def note(self, args: Any, kwargs: Any, flat: list[Any], program: Any, out_tree: Any) -> None:
-        """A call with these flat arguments has run this program."""
+        """Cache the program that ran a call.
+
+        Calls are not cached if an argument is not an array or a float, or if a leaf was converted before the call.
+        """
         given, tree = REGISTRY.flatten((args, kwargs))
         if type(out_tree) is not PyTreeDef or len(given) != len(flat) or any(x is not y for x, y in zip(given, flat)):
             return
@@ -66,25 +76,26 @@ class Repeats:
                 leaves.append((kind, x.aval, x._sharding, x._committed))
             elif kind is np.ndarray:
                 leaves.append((kind, x.dtype, x.shape))
-            elif kind in _PLAIN:
+            elif kind in _SCALARS:
                 leaves.append((kind,))
             else:
                 return
-        made, table = _Known(tree, config.cache_key(), tuple(leaves), weakref.ref(program), out_tree), owner.current.repeats
-        table[self] = [made, *[k for k in table.get(self, ()) if k.program() is not None]][:MOST]
+        entry = _Signature(tree, config.cache_key(), tuple(leaves), weakref.ref(program), out_tree)
+        table = owner.current.repeats
+        table[self] = [entry, *[s for s in table.get(self, ()) if s.program() is not None]][:MOST]
 
 
-def _fits(leaves: tuple[tuple[Any, ...], ...], flat: list[Any]) -> bool:
-    for x, known in zip(flat, leaves):
-        kind = known[0]
+def _matches(leaves: tuple[tuple[Any, ...], ...], flat: list[Any]) -> bool:
+    for x, expected in zip(flat, leaves):
+        kind = expected[0]
         if type(x) is not kind:
             return False
         if kind is ArrayImpl:
-            _, aval, sharding, committed = known
+            _, aval, sharding, committed = expected
             if x._sharding is not sharding and x._sharding != sharding or x.aval is not aval and x.aval != aval:
                 return False
             if x._committed != committed or x.is_deleted():
                 return False
-        elif kind is np.ndarray and (x.dtype != known[1] or x.shape != known[2]):
+        elif kind is np.ndarray and (x.dtype != expected[1] or x.shape != expected[2]):
             return False
     return True

@@ -1,8 +1,8 @@
-"""A program that gave a bad value is run once more, op by op, until the first one: where, from what, in which turns of the
-loops around, on which device, at which places of the mapped axes, in which process.
+"""Locate the first NaN or infinity of a program by running it again, primitive by primitive.
 
-By itself it runs on its device, as `_step` does; maps run in lockstep by the ops' NumPy meanings, those over several processes
-on the rows of all.
+The report has the primitive, its operands and source line, the iterations of the enclosing loops, the device, the
+position on the mapped axes and the process. Code outside of maps runs on its device. Maps run with the NumPy evaluator,
+all members in lockstep; multi-process maps run with the arguments of all processes.
 """
 from __future__ import annotations
 
@@ -26,8 +26,16 @@ Axes = tuple[OnAxis, ...]
 
 
 class Found(NamedTuple):
-    """A bad result: whose, what, from what; where in the user's code, in which example of a batch, in which turns of the loops
-    around (outermost first), where on the mapped axes, on which device."""
+    """The first result with a NaN or an infinity.
+
+    Attributes:
+      eqn, operands: the equation that produced it, and its operands.
+      kind: "a NaN" or "an infinity".
+      line: the line in the user's code.
+      batch: a text with the example of the batch; "": unknown.
+      iterations: the iterations of the enclosing loops, outermost first.
+      axes, device, process: where it occurred: positions on the mapped axes, device, number of the process.
+    """
 
     eqn: Eqn
     kind: str
@@ -40,33 +48,36 @@ class Found(NamedTuple):
     process: int | None = None
 
     def text(self, name: str) -> str:
-        """What is said of it; `name` is of the function."""
-        given = ", ".join(map(_range, self.operands))
-        where = "" if self.device is None else f" on device {self.device}"
+        """Return the error text; `name` is the name of the function."""
+        operand_texts = ", ".join(map(_describe_value, self.operands))
+        device_text = "" if self.device is None else f" on device {self.device}"
         axes = axes_text([a for a in self.axes if a.name is not PROCESSES])
         if axes:
-            where += f", at {axes}" if where else f" at {axes}"
+            device_text += f", at {axes}" if device_text else f" at {axes}"
         if self.process is not None:
-            where += f"{',' if where else ''} in process {self.process}"
+            device_text += f"{',' if device_text else ''} in process {self.process}"
+        line_text = f" at {self.line}" if self.line else ""
+        batch_text = f", {self.batch}" if self.batch else ""
         return (f"`{self.eqn.primitive.name}` produced {self.kind} in its result {self.eqn.outvars[0].aval.long()}"
-                + (f" at {self.line}" if self.line else "") + (f", {self.batch}" if self.batch else "") + turns_text(self.turns)
-                + f", in `{name}`{where}; its operands were {given}")
+                f"{line_text}{batch_text}{turns_text(self.turns)}, in `{name}`{device_text}; "
+                f"its operands were {operand_texts}")
 
 
-def _range(x: Any) -> str:
+def _describe_value(x: Any) -> str:
     value = np.asarray(x)
     if value.size == 0 or not (value.dtype.kind in "fiub" or dtypes.is_float(value.dtype)):
         return f"{value.dtype.name}{list(value.shape)}"
-    wide = value.astype(np.float64)
+    values = value.astype(np.float64)
     if value.ndim == 0:
-        return f"{value.dtype.name}[] {float(wide):g}"
-    known = wide[~np.isnan(wide)]
-    some = f"in [{known.min():g}, {known.max():g}]" if known.size else "all NaN"
-    return f"{value.dtype.name}{list(value.shape)} {some}" + (" and NaN" if 0 < known.size < wide.size else "")
+        return f"{value.dtype.name}[] {float(values):g}"
+    numbers = values[~np.isnan(values)]
+    range_text = f"in [{numbers.min():g}, {numbers.max():g}]" if numbers.size else "all NaN"
+    nan_text = " and NaN" if 0 < numbers.size < values.size else ""
+    return f"{value.dtype.name}{list(value.shape)} {range_text}{nan_text}"
 
 
 def bad_value(value: np.ndarray, nans: bool, infs: bool) -> str | None:
-    """'a NaN' or 'an infinity', if the array holds one that is looked for."""
+    """Return 'a NaN' if `nans` and the array has one, 'an infinity' if `infs` and it has one, else None."""
     if not dtypes.is_inexact(value.dtype):
         return None
     if nans and np.isnan(value).any():
@@ -75,59 +86,68 @@ def bad_value(value: np.ndarray, nans: bool, infs: bool) -> str | None:
 
 
 def quiet(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program without the effects that give nothing: they have been had."""
+    """Remove effects without results (prints, callbacks) from a program: they happened in the first run."""
     return rewrite(closed, lambda e: [] if e.primitive.effectful and not e.outvars else None)
 
 
 class _Stop(Exception):
-    """A bad result has been found."""
+    """Raised to stop the evaluation when a bad result is found."""
 
 
-Where = Callable[[Axes], tuple[Any, int | None]]  # places on mapped axes -> the device, and the process
+FindDevice = Callable[[Axes], tuple[Any, int | None]]  # positions on mapped axes -> (device, process)
 
 
-class _Look:
-    """One look: for what, and what it has found."""
+class _Search:
+    """One search for the first bad result.
 
-    def __init__(self, nans: bool, line: Any, places: dict[str, Where]) -> None:
-        self.nans, self.line, self.places = nans, line, places
+    Attributes:
+      nans: whether it searches for a NaN; otherwise for an infinity.
+      line: the line of the call.
+      find_device: primitive of a map -> function from positions on its axes to (device, process).
+      found: the result; None until one is found.
+    """
+
+    def __init__(self, nans: bool, line: Any, find_device: dict[str, FindDevice]) -> None:
+        self.nans, self.line, self.find_device = nans, line, find_device
         self.found: Found | None = None
 
-    def bad(self, x: Any) -> str | None:
+    def find_bad(self, x: Any) -> str | None:
         return bad_value(np.asarray(x), self.nans, not self.nans)
 
-    def place(self, eqn: Eqn, x: Any) -> str:
-        """Which example of a batch is bad, where that is known."""
+    def describe_example(self, eqn: Eqn, x: Any) -> str:
+        """Return a text with the bad example of a batch; "" if unknown."""
         value = np.asarray(x)
         return batch_position(eqn.source, eqn.primitive, np.isnan(value) if self.nans else np.isinf(value))
 
     # --- in lockstep, by NumPy ----------------------------------------------------------------------------------------
-    def lockstep(self, run: Callable[[], Any], turns: Sequence[Turn] = (), op: str = "xla_pmap") -> None:
-        """`run()` evaluates maps of this op with NumPy, until one gives a bad result."""
-        where = self.places[op]
+    def run_lockstep(self, run: Callable[[], Any], iterations: Sequence[Turn] = (), op: str = "xla_pmap") -> None:
+        """Call `run()`, which evaluates maps of primitive `op` with NumPy; stop at the first bad result."""
+        find_device = self.find_device[op]
 
-        def see(eqn: Eqn, operands: Any, results: Any) -> None:
-            for rows in results:
-                for i, x in enumerate(rows):
-                    kind = self.bad(x)
+        def observe(eqn: Eqn, operands: Any, results: Any) -> None:
+            for members in results:
+                for i, x in enumerate(members):
+                    kind = self.find_bad(x)
                     if kind:
                         axes = running_places(i)
-                        self.found = Found(eqn, kind, [xs[i] for xs in operands], eqn.source or self.line, self.place(eqn, x),
-                                           (*turns, *running_turns()), axes, *where(axes))
+                        self.found = Found(eqn, kind, [xs[i] for xs in operands], eqn.source or self.line,
+                                           self.describe_example(eqn, x),
+                                           (*iterations, *running_turns()), axes, *find_device(axes))
                         raise _Stop
 
         try:
-            with watching(see), np.errstate(all="ignore"):
+            with watching(observe), np.errstate(all="ignore"):
                 run()
         except _Stop:
             pass
 
-    # --- op by op, on the device --------------------------------------------------------------------------------------
-    def steps(self, closed: ClosedJaxpr, args: Sequence[Any], line: Any, turns: Sequence[Turn] = ()) -> list[Any]:
-        """The program's results; as soon as an op gives a bad one, it is `found` and the walk stops.
+    # --- one primitive at a time, on the device -----------------------------------------------------------------------
+    def run_program(self, closed: ClosedJaxpr, args: Sequence[Any], line: Any,
+                    iterations: Sequence[Turn] = ()) -> list[Any]:
+        """Run a program and return its results. At the first bad result set `found` and stop.
 
-        `line` is where the program is called, for equations of our own functions, which have no line in it; `turns` says
-        which turns of which loops run.
+        `line` is the line of the call, used for equations of library functions, which have no line of their own.
+        `iterations` are those of the enclosing loops.
         """
         jaxpr = closed.jaxpr
         env: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts))
@@ -139,36 +159,38 @@ class _Look:
         for eqn in jaxpr.eqns:
             prim = eqn.primitive
             values = [read(a) for a in eqn.invars]
-            inner = self.inside(eqn, values, eqn.source or line, turns)
+            nested_outs = self.run_nested(eqn, values, eqn.source or line, iterations)
             if self.found:
                 return []
-            if inner is not None:
-                outs: Any = inner
+            if nested_outs is not None:
+                outs: Any = nested_outs
             else:
                 out = slots.evaluator.primitive(prim, values, eqn.params)
                 outs = out if prim.multiple else (out,)
-                kind = next((k for k in map(self._of_array, outs) if k), None)
+                kind = next((k for k in map(self._find_bad_in_array, outs) if k), None)
                 if kind:
-                    batch = self.place(eqn, outs[0]) if len(outs) == 1 else ""
-                    self.found = Found(eqn, kind, values, eqn.source or line, batch, tuple(turns))
+                    batch = self.describe_example(eqn, outs[0]) if len(outs) == 1 else ""
+                    self.found = Found(eqn, kind, values, eqn.source or line, batch, tuple(iterations))
                     return []
             env.update(zip(eqn.outvars, outs))
         return [read(a) for a in jaxpr.outvars]
 
-    def _of_array(self, x: Any) -> str | None:
+    def _find_bad_in_array(self, x: Any) -> str | None:
         if type(x) is not ArrayImpl or not dtypes.is_inexact(x.aval.dtype):
             return None
-        return self.bad(arrays.host_value(x))
+        return self.find_bad(arrays.host_value(x))
 
-    def inside(self, eqn: Eqn, values: list[Any], line: Any, turns: Sequence[Turn]) -> list[Any] | None:
-        """The results of a call or of control flow, its programs run op by op; None for anything else."""
+    def run_nested(self, eqn: Eqn, values: list[Any], line: Any, iterations: Sequence[Turn]) -> list[Any] | None:
+        """Run the nested programs of a call or of control flow one primitive at a time; None for other primitives."""
         name, params = eqn.primitive.name, eqn.params
 
-        def run(program: ClosedJaxpr, args: Sequence[Any], turn: int | None = None) -> list[Any]:
-            return self.steps(program, args, line, turns if turn is None else (*turns, Turn(name, turn, line)))
+        def run(program: ClosedJaxpr, args: Sequence[Any], iteration: int | None = None) -> list[Any]:
+            running = iterations if iteration is None else (*iterations, Turn(name, iteration, line))
+            return self.run_program(program, args, line, running)
 
         if name in ("xla_pmap", "shard_map"):
-            self.lockstep(lambda: evaluate_primitive(eqn.primitive, [np.asarray(x) for x in values], params), turns, name)
+            self.run_lockstep(lambda: evaluate_primitive(eqn.primitive, [np.asarray(x) for x in values], params),
+                              iterations, name)
             return None
         if "call_jaxpr" in eqn.primitive.subprograms:
             return run(params["call_jaxpr"], values)
@@ -189,12 +211,12 @@ class _Look:
                 count += 1
             return carry
         if name == "scan":
-            # Turn by turn until one is bad; the stacked results are those of the whole op, wanted only if none is.
+            # Run the iterations up to the first bad one. If there is none, get the stacked results from the primitive.
             n, m = params["num_consts"], params["num_consts"] + params["num_carry"]
-            carry, rows = values[n:m], [np.asarray(x) for x in values[m:]]
-            steps = range(params["length"])
-            for i in reversed(steps) if params["reverse"] else steps:
-                outs = run(params["jaxpr"], values[:n] + carry + [x[i] for x in rows], i)
+            carry, slices = values[n:m], [np.asarray(x) for x in values[m:]]
+            indices = range(params["length"])
+            for i in reversed(indices) if params["reverse"] else indices:
+                outs = run(params["jaxpr"], values[:n] + carry + [x[i] for x in slices], i)
                 if self.found:
                     return []
                 carry = outs[:params["num_carry"]]
@@ -202,33 +224,37 @@ class _Look:
         return None
 
 
-# --- where a place on the mapped axes is --------------------------------------------------------------------------------
-def _nowhere(axes: Axes) -> tuple[Any, int | None]:
+# --- devices of positions on the mapped axes --------------------------------------------------------------------------
+def _unknown_device(axes: Axes) -> tuple[Any, int | None]:
     return None, None
 
 
-def _devices(placement: Placement | None, closed: ClosedJaxpr, across: bool) -> dict[str, Where]:
-    """For each kind of map what tells device and process of a place on its axes."""
+def _device_finders(placement: Placement | None, closed: ClosedJaxpr, across: bool) -> dict[str, FindDevice]:
+    """Return, for each kind of map, a function from a position on its axes to (device, process).
+
+    `across`: the program is a multi-process program, so the process is reported.
+    """
     if placement is None:
-        return {"xla_pmap": _nowhere, "shard_map": _nowhere}
-    return {"xla_pmap": _of_maps(placement, across), "shard_map": _of_meshes(closed, across)}
+        return {"xla_pmap": _unknown_device, "shard_map": _unknown_device}
+    return {"xla_pmap": _pmap_finder(placement, across), "shard_map": _shard_map_finder(closed, across)}
 
 
-def _of_meshes(closed: ClosedJaxpr, across: bool) -> Where:
-    grids = {e.params["mesh"][0]: e.params["mesh"] for e in reversed(meshes(closed))}  # of the shard_maps, by their axes
+def _shard_map_finder(closed: ClosedJaxpr, across: bool) -> FindDevice:
+    # Axis names -> mesh of a shard_map. If two have the same names, the first one in the program counts.
+    grids = {e.params["mesh"][0]: e.params["mesh"] for e in reversed(meshes(closed))}
 
     def of_mesh(axes: Axes) -> tuple[Any, int | None]:
-        at = {a.name: a.number for a in axes}
-        mesh = next((m for names, m in grids.items() if {*names} == {*at}), None)
+        numbers = {a.name: a.number for a in axes}
+        mesh = next((m for names, m in grids.items() if {*names} == {*numbers}), None)
         if mesh is None:
             return None, None
-        d = mesh[2][int(np.ravel_multi_index([at[name] for name in mesh[0]], mesh[1]))]
+        d = mesh[2][int(np.ravel_multi_index([numbers[name] for name in mesh[0]], mesh[1]))]
         return d, d.process_index if across else None
 
     return of_mesh
 
 
-def _of_maps(placement: Placement, across: bool) -> Where:
+def _pmap_finder(placement: Placement, across: bool) -> FindDevice:
     devices = placement.devices
 
     def of_member(axes: Axes) -> tuple[Any, int | None]:
@@ -241,103 +267,111 @@ def _of_maps(placement: Placement, across: bool) -> Where:
     grid = Grid.along(placement.axes) if placement.axes else None
 
     def of_place(axes: Axes) -> tuple[Any, int | None]:
-        block, local = 0, list(axes)
-        if across and local:
-            first = local[0]
+        block, local_axes = 0, list(axes)
+        if across and local_axes:
+            first = local_axes[0]
             block = first.number if first.name is PROCESSES else first.number * (len(devices) // here) // first.size
             if first.name is PROCESSES:
-                del local[0]
-            else:  # of a map that spans the processes, the rows of this one
-                rows = first.size * here // len(devices)
-                local[0] = OnAxis(first.name, first.number % rows, rows)
+                del local_axes[0]
+            else:  # a multi-process map: convert the global index to an index in its process
+                local_size = first.size * here // len(devices)
+                local_axes[0] = OnAxis(first.name, first.number % local_size, local_size)
         process = devices[block * here].process_index if across else None
-        if grid is None or not local:
+        if grid is None or not local_axes:
             return None, process
-        free, at = tuple(range(len(grid.sizes))), [0] * len(grid.sizes)
-        for a in local:
-            taken = grid.take(free, a.size)
-            for axis, i in zip(taken, np.unravel_index(a.number, [grid.sizes[t] for t in taken])):
-                at[axis] = int(i)
-            free = tuple([f for f in free if f not in taken])
-        number = int(np.ravel_multi_index(at, grid.sizes)) if at else 0
-        return devices[block * here + number], process
+        free_axes, positions = tuple(range(len(grid.sizes))), [0] * len(grid.sizes)
+        for a in local_axes:
+            grid_axes = grid.take(free_axes, a.size)
+            for axis, i in zip(grid_axes, np.unravel_index(a.number, [grid.sizes[t] for t in grid_axes])):
+                positions[axis] = int(i)
+            free_axes = tuple([f for f in free_axes if f not in grid_axes])
+        device_number = int(np.ravel_multi_index(positions, grid.sizes)) if positions else 0
+        return devices[block * here + device_number], process
 
     return of_place
 
 
-# --- looks --------------------------------------------------------------------------------------------------------------
+# --- entry points -----------------------------------------------------------------------------------------------------
 def look(closed: ClosedJaxpr, flat: Sequence[Any], nans: bool, line: Any, placement: Placement | None) -> Found | None:
-    """The first bad result of a program of this process.
+    """Find the first bad result of a program that runs in this process.
 
     Args:
       closed: the program.
       flat: its arguments.
-      nans: whether a NaN is looked for; else an infinity.
-      line: where it is called.
-      placement: how it lay on devices; None: on one.
+      nans: whether to search for a NaN; otherwise for an infinity.
+      line: the line of the call.
+      placement: its placement; None: on one device.
+    Returns:
+      The result; None if this run produces none, e.g. because the compiler had reordered operations.
     """
-    this = _Look(nans, line, _devices(placement, closed, False))
+    search = _Search(nans, line, _device_finders(placement, closed, False))
     if placement is not None and placement.members and not meshes(closed):
-        _members(this, closed, [[np.asarray(x) for x in flat]], placement)
+        _run_single_map(search, closed, [[np.asarray(x) for x in flat]], placement)
     else:
-        this.steps(closed, flat, line)
-    return this.found
+        search.run_program(closed, flat, line)
+    return search.found
 
 
 def look_over(closed: ClosedJaxpr, parts: Sequence[Sequence[np.ndarray]], nans: bool, line: Any,
               placement: Placement) -> Found | None:
-    """The first bad result of a program over several processes, of whichever.
+    """Find the first bad result of a multi-process program, in any process.
 
     Args:
-      parts: the arguments of each process, in the order of their first devices in the placement; of a program that sees
-        arrays whole, those.
+      closed, nans, line, placement: as for `locate_nan`.
+      parts: the arguments of each process, in the order of their first devices in the placement. For a program with
+        global arrays: one list with these.
     """
-    nest = rows_apart(closed, placement)
-    if nest is not None:
-        parts = _by_rows(closed, nest, parts, placement)
+    nested_map = rows_apart(closed, placement)
+    if nested_map is not None:
+        parts = _member_args(closed, nested_map, parts, placement)
         closed, placement = of_rows(closed, placement)
-    this = _Look(nans, line, _devices(placement, closed, True))
+    search = _Search(nans, line, _device_finders(placement, closed, True))
     if placement.members and not meshes(closed):
-        _members(this, closed, parts, placement)
+        _run_single_map(search, closed, parts, placement)
     elif placement.members and placement.face:
         e = lone_map(closed)
         assert e is not None
-        this.steps(*put_together(closed, e, parts), line)
+        search.run_program(*put_together(closed, e, parts), line)
     elif placement.face:
-        this.lockstep(lambda: evaluate_spmd(closed, [(PROCESSES, len(parts))], [*zip(*parts)]))
+        search.run_lockstep(lambda: evaluate_spmd(closed, [(PROCESSES, len(parts))], [*zip(*parts)]))
     else:
-        this.steps(closed, parts[0], line)
-    return this.found
+        search.run_program(closed, parts[0], line)
+    return search.found
 
 
-def _owners(devices: Sequence[Any]) -> tuple[list[int], list[int]]:
-    """For each row, whose first device is given, which process has it, these counted as they come, and its number there."""
+def _member_processes(devices: Sequence[Any]) -> tuple[list[int], list[int]]:
+    """Return (process, index within the process) of each member, given its first device.
+
+    Processes are numbered in order of appearance.
+    """
     order: dict[int, int] = {}
     owners = [order.setdefault(d.process_index, len(order)) for d in devices]
     return owners, [owners[:k].count(p) for k, p in enumerate(owners)]
 
 
-def _by_rows(closed: ClosedJaxpr, e: Eqn, parts: Sequence[Sequence[np.ndarray]],
-             placement: Placement) -> list[list[np.ndarray]]:
-    """The arguments of each row of a map whose rows are apart, as those of a process with that row alone."""
+def _member_args(closed: ClosedJaxpr, e: Eqn, parts: Sequence[Sequence[np.ndarray]],
+                 placement: Placement) -> list[list[np.ndarray]]:
+    """Return the arguments of each member of a nested map, as if each member had a process of its own."""
     axes = dict(zip(e.invars, e.params["in_axes"]))
     firsts = placement.devices[::len(placement.here) // placement.rows]
     return [[x if axes.get(v) is None else np.take(x, [i], axes[v]) for v, x in zip(closed.jaxpr.invars, parts[p])]
-            for p, i in zip(*_owners(firsts))]
+            for p, i in zip(*_member_processes(firsts))]
 
 
-def _members(this: _Look, closed: ClosedJaxpr, parts: Sequence[Sequence[np.ndarray]], placement: Placement) -> None:
-    """A program that is one map: a row for each device, of the process that has it."""
+def _run_single_map(search: _Search, closed: ClosedJaxpr, parts: Sequence[Sequence[np.ndarray]],
+                    placement: Placement) -> None:
+    """Run a program that consists of a single map, with one member per device, in lockstep."""
     e = lone_map(closed)
     assert e is not None
-    owners, numbers = _owners(placement.devices)
-    place: dict[Any, int] = {v: i for i, v in enumerate(closed.jaxpr.invars)}
+    owners, numbers = _member_processes(placement.devices)
+    arg_index: dict[Any, int] = {v: i for i, v in enumerate(closed.jaxpr.invars)}
     consts: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts))
     args = []
     for v, axis in zip(e.invars, e.params["in_axes"]):
-        if v in place:
-            args.append([parts[p][place[v]] if axis is None else np.asarray(np.take(parts[p][place[v]], i, axis))
+        if v in arg_index:
+            args.append([parts[p][arg_index[v]] if axis is None
+                         else np.asarray(np.take(parts[p][arg_index[v]], i, axis))
                          for p, i in zip(owners, numbers)])
         else:
             args.append([v.val if type(v) is Literal else np.asarray(consts[v])] * len(owners))
-    this.lockstep(lambda: evaluate_spmd(e.params["call_jaxpr"], [(e.params["axis_name"], len(owners))], args))
+    search.run_lockstep(lambda: evaluate_spmd(e.params["call_jaxpr"], [(e.params["axis_name"], len(owners))], args))

@@ -1,5 +1,7 @@
-"""The classes of shardings that people name. `NamedSharding(mesh, spec)` and its like make objects of jaxlib's two classes, and
-`isinstance` tells which an object is.
+"""Define the public sharding classes: `NamedSharding` and others.
+
+Calling one of them returns an object of one of jaxlib's two classes, because jaxlib's call path tests for exact types.
+`isinstance` works by a metaclass that looks at attributes of the object.
 """
 from __future__ import annotations
 
@@ -15,30 +17,30 @@ from ._jaxlib import HloSharding
 
 __all__ = ["GSPMDSharding", "NamedSharding", "PmapSharding", "PositionalSharding", "SingleDeviceSharding"]
 
-_one, _many = _jaxlib.SingleDeviceSharding, _jaxlib.GSPMDSharding
+_Single, _Gspmd = _jaxlib.SingleDeviceSharding, _jaxlib.GSPMDSharding
 
 
-class _Face(type):
-    """Of a class that has no objects of its own."""
+class _Facade(type):
+    """Metaclass of a class without instances of its own; its method `_is` decides `isinstance`."""
 
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, _jaxlib.Sharding) and cls._is(x)  # type: ignore[attr-defined]
 
 
-class NamedSharding(metaclass=_Face):
-    """How arrays lie on the devices of a mesh: a spec says over which of its axes each dimension is split. Axes that it does
-    not name hold copies.
+class NamedSharding(metaclass=_Facade):
+    """The sharding of arrays over the devices of a mesh, by a `PartitionSpec`.
 
-    It places arrays of any rank of at least as many dimensions as the spec has entries, and is equal to any other placement on
-    the same devices that gives each the same part.
+    The spec has the mesh axes over which each dimension is split. Arrays are replicated over axes that it does not
+    name. The sharding applies to arrays of any rank that is at least the length of the spec. It equals every sharding
+    over the same devices that gives each device the same part.
 
     Args:
       mesh: a `Mesh`.
       spec: a `PartitionSpec`.
       memory_kind: None or 'device'.
     Raises:
-      TypeError: `mesh` is no Mesh or `spec` no PartitionSpec.
-      ValueError: the spec names an axis that the mesh has not, or one twice.
+      TypeError: `mesh` is not a Mesh, or `spec` is not a PartitionSpec.
+      ValueError: the spec names an axis twice, or one that the mesh does not have.
 
     >>> import lamina_runtime
     >>> from lamina_parallel import Mesh, PartitionSpec
@@ -67,14 +69,14 @@ class NamedSharding(metaclass=_Face):
         return x._mesh is not None
 
 
-class SingleDeviceSharding(metaclass=_Face):
-    """The placement on one device.
+class SingleDeviceSharding(metaclass=_Facade):
+    """The sharding of arrays on one device.
 
     Args:
       device: the device.
       memory_kind: None or 'device'.
     Raises:
-      TypeError: it is no device.
+      TypeError: `device` is not a device.
 
     >>> import lamina_runtime
     >>> SingleDeviceSharding(lamina_runtime.devices()[0]).num_devices
@@ -89,19 +91,19 @@ class SingleDeviceSharding(metaclass=_Face):
 
     @staticmethod
     def _is(x: Any) -> bool:
-        return type(x) is _one and x._mesh is None and x._places is None
+        return type(x) is _Single and x._mesh is None and x._device_grid is None
 
 
-class GSPMDSharding(metaclass=_Face):
-    """How arrays lie on devices, in the compiler's words.
+class GSPMDSharding(metaclass=_Facade):
+    """The sharding of arrays over devices, by a tile assignment of the compiler.
 
     Args:
-      devices: one for each place of the assignment.
+      devices: one for each position of the assignment.
       op_sharding: the assignment: text as `{devices=[4,2]<=[8]}`, jaxlib's `OpSharding` or its `HloSharding`.
       memory_kind: None or 'device'.
     Raises:
-      TypeError: the assignment is none.
-      ValueError: it is of another number of devices, or of no equal parts.
+      TypeError: `op_sharding` is of another type.
+      ValueError: the assignment has another number of devices, or is not into equal parts.
 
     >>> import lamina_runtime
     >>> GSPMDSharding.get_replicated(lamina_runtime.devices()[:1]).is_fully_replicated
@@ -109,7 +111,7 @@ class GSPMDSharding(metaclass=_Face):
     """
 
     def __new__(cls, devices: Sequence[Any], op_sharding: Any, *, memory_kind: str | None = None) -> Any:
-        where = backends.check_devices("GSPMDSharding", devices)
+        distinct = backends.check_devices("GSPMDSharding", devices)
         sharding_methods.check_memory("GSPMDSharding", memory_kind)
         text = op_sharding
         if isinstance(text, _jaxlib.xc.OpSharding):
@@ -123,29 +125,29 @@ class GSPMDSharding(metaclass=_Face):
             tiles = Tiles.parse(text)
         except ValueError as e:
             raise ValueError(f"GSPMDSharding: op_sharding: {e}") from None
-        if not tiles.whole and tiles.devices != len(where):
-            raise ValueError(f"GSPMDSharding: op_sharding: {text} is of {tiles.devices} devices; got {len(where)}")
-        return shardings.tiled(where, tiles)
+        if not tiles.whole and tiles.devices != len(distinct):
+            raise ValueError(f"GSPMDSharding: op_sharding: {text} is for {tiles.devices} devices; got {len(distinct)}")
+        return shardings.tiled(distinct, tiles)
 
     @classmethod
     def get_replicated(cls, device_assignment: Sequence[Any], *, memory_kind: str | None = None) -> Any:
-        """A whole copy on each device."""
+        """Return the sharding with a full copy on each device."""
         return cls(device_assignment, "{replicated}", memory_kind=memory_kind)
 
     @staticmethod
     def _is(x: Any) -> bool:
-        return type(x) is _many and x._mesh is None and x._places is None
+        return type(x) is _Gspmd and x._mesh is None and x._device_grid is None
 
 
-class PmapSharding(metaclass=_Face):
-    """How `pmap` lays its rows: a dimension is split over devices, which hold a row each.
+class PmapSharding(metaclass=_Facade):
+    """The sharding of the arrays of `pmap`: each device holds one element of the mapped dimensions.
 
     Args:
-      devices: an array of devices, row by row.
-      sharding_spec: a `ShardingSpec`: what becomes of each dimension, and along which axes of the devices its rows lie.
+      devices: an array of devices, in row-major order.
+      sharding_spec: a `ShardingSpec`: which dimensions are mapped, and over which axes of the devices.
     Raises:
-      TypeError: `sharding_spec` is no ShardingSpec.
-      ValueError: it is of another number of devices, or of parts of several rows.
+      TypeError: `sharding_spec` is not a ShardingSpec.
+      ValueError: the spec has another number of devices, or parts of several elements.
 
     >>> import lamina_runtime
     >>> PmapSharding.default((1, 3), devices=lamina_runtime.devices()[:1]).shard_shape((1, 3))
@@ -154,36 +156,42 @@ class PmapSharding(metaclass=_Face):
 
     def __new__(cls, devices: Any, sharding_spec: Any = None) -> Any:
         call = "PmapSharding"
-        where = backends.check_devices(call, np.array(devices, dtype=object).reshape(-1).tolist())
-        tiles, count = sharding_methods.specs().tiles_for(call, sharding_spec)
-        if count != len(where):
-            raise ValueError(f"{call}: sharding_spec: {sharding_spec!r} is of {count} devices; got {len(where)}")
-        return shardings.tiled(where, tiles)
+        distinct = backends.check_devices(call, np.array(devices, dtype=object).reshape(-1).tolist())
+        tiles, count = sharding_methods.specs().tiles_from_spec(call, sharding_spec)
+        if count != len(distinct):
+            raise ValueError(f"{call}: sharding_spec: {sharding_spec!r} is for {count} devices; got {len(distinct)}")
+        return shardings.tiled(distinct, tiles)
 
     @classmethod
     def default(cls, shape: Sequence[int], sharded_dim: int = 0, devices: Sequence[Any] | None = None) -> Any:
-        """One row of dimension `sharded_dim` on each of the devices; default: the first of this process.
+        """Return the sharding with one element of dimension `sharded_dim` on each device.
 
+        Args:
+          shape: of the arrays.
+          sharded_dim: the mapped dimension.
+          devices: as many as the length of that dimension; None: the first devices of this process.
         Raises:
-          ValueError: there are not as many devices as rows.
+          ValueError: the number of devices differs from the length of the dimension.
         """
         call, dims = "PmapSharding.default", tuple(shape)
         if not -len(dims) <= sharded_dim < len(dims):
-            raise ValueError(f"{call}: sharded_dim {sharded_dim} is no dimension of the shape {dims}")
+            raise ValueError(f"{call}: sharded_dim must be a dimension of the shape {dims}; got {sharded_dim}")
         d = sharded_dim % len(dims)
-        where = backends.check_devices(call, backends.local_devices()[:dims[d]] if devices is None else devices)
-        if len(where) != dims[d]:
-            raise ValueError(f"{call}: dimension {d} of the shape {dims} has {dims[d]} rows; got {len(where)} devices")
-        return shardings.mapped(where, len(dims), ((d, dims[d]),))
+        distinct = backends.check_devices(call, backends.local_devices()[:dims[d]] if devices is None else devices)
+        if len(distinct) != dims[d]:
+            raise ValueError(f"{call}: dimension {d} of the shape {dims} has length {dims[d]}; got {len(distinct)} "
+                             "devices")
+        return shardings.mapped(distinct, len(dims), ((d, dims[d]),))
 
     @staticmethod
     def _is(x: Any) -> bool:
-        return x._mesh is None and x._places is None and bool(x.mapped_dims)
+        return x._mesh is None and x._device_grid is None and bool(x.mapped_dims)
 
 
-class PositionalSharding(metaclass=_Face):
-    """How arrays lie on devices, by an array of devices that is reshaped until it has the form of the split: place `(i, j)` of
-    a sharding of shape `(4, 2)` holds part `(i, j)` of four by two.
+class PositionalSharding(metaclass=_Facade):
+    """The sharding of arrays by an array of devices: device `(i, j)` holds block `(i, j)`.
+
+    Reshape the sharding to the numbers of blocks: with shape `(4, 2)` it splits arrays into 4 by 2 blocks.
 
     Args:
       devices: an array of devices.
@@ -196,24 +204,25 @@ class PositionalSharding(metaclass=_Face):
 
     def __new__(cls, devices: Any, *, memory_kind: str | None = None) -> Any:
         grid = np.array(devices, dtype=object)
-        where = backends.check_devices("PositionalSharding", grid.reshape(-1).tolist())
+        distinct = backends.check_devices("PositionalSharding", grid.reshape(-1).tolist())
         sharding_methods.check_memory("PositionalSharding", memory_kind)
-        return sharding_methods.positional(where, np.arange(len(where)).reshape((*grid.shape, 1)))
+        return sharding_methods.positional(distinct, np.arange(len(distinct)).reshape((*grid.shape, 1)))
 
     @staticmethod
     def _is(x: Any) -> bool:
-        return x._places is not None
+        return x._device_grid is not None
 
 
-def _show() -> None:
-    """What the objects can do, on the classes that people look it up on."""
-    every = ("addressable_devices addressable_devices_indices_map check_compatible_aval device_set devices_indices_map "
-             "is_equivalent_to is_fully_addressable is_fully_replicated memory_kind num_devices shard_shape with_memory_kind")
-    more = {NamedSharding: "mesh spec", PmapSharding: "devices sharding_spec",
-            PositionalSharding: "T ndim replicate reshape shape transpose"}
+def _copy_attributes() -> None:
+    """Copy the methods of the objects to the public classes, for `help`, `dir` and `hasattr`."""
+    common = ("addressable_devices addressable_devices_indices_map check_compatible_aval device_set "
+              "devices_indices_map is_equivalent_to is_fully_addressable is_fully_replicated memory_kind num_devices "
+              "shard_shape with_memory_kind")
+    specific = {NamedSharding: "mesh spec", PmapSharding: "devices sharding_spec",
+                PositionalSharding: "T ndim replicate reshape shape transpose"}
     for kind in (GSPMDSharding, NamedSharding, PmapSharding, PositionalSharding, SingleDeviceSharding):
-        for name in f"{every} {more.get(kind, '')}".split():
-            setattr(kind, name, getattr(_many, name))
+        for name in f"{common} {specific.get(kind, '')}".split():
+            setattr(kind, name, getattr(_Gspmd, name))
 
 
-_show()
+_copy_attributes()

@@ -1,15 +1,16 @@
-"""Where the parts of an array lie: jaxlib's own sharding classes, given a Python face and interned.
+"""Make and intern shardings, which are objects of jaxlib's own classes.
 
-Exactly two classes are used, because jaxlib's call path looks for exactly these: `SingleDeviceSharding` and
-`GSPMDSharding`. One object stands for one placement, so comparing is mostly a matter of identity.
+jaxlib's call path tests for exact types, so exactly two classes are used: `SingleDeviceSharding` and `GSPMDSharding`.
+Shardings are interned: equal ones are mostly the same object. A call with 100 arguments is 10 % faster that way.
 
-A sharding that a user said in names, by a mesh and a spec, is an object of the same classes that knows them, one for each
-rank. It is equal to others that place arrays alike, and jaxlib, which compares in its own way, tells it from them by a number
-(`face`), so that a repeated call gives results in the names of its own arguments.
+A named sharding (of a mesh and a PartitionSpec) is an object of the same classes with these two as attributes. There is
+one object per array rank. In Python it equals every sharding that places arrays alike. jaxlib compares shardings in
+C++; for jaxlib it differs from them by a number, its `alias_id`. So calls with named arguments have cache entries of
+their own, whose results are named like those arguments.
 
-A mapped array (made by `pmap`) is tiled with one row per device along its mapped axes. `mapped_dims` of a sharding are
-the dimensions that are split at all. The compiler may give the tiles of a result to the devices in any order (those of a
-reversed array go to the devices backwards), so a tile is never looked for at its own number: `holders` says who has it.
+A mapped array (made by `pmap`) has one tile per device along its mapped axes. `mapped_dims` of a sharding are the
+dimensions that are split. The compiler may assign the tiles of a result to devices in any order: those of a reversed
+array go to the devices backwards. So use `tile_devices` to find the device of a tile.
 """
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ _REPLICATED = HloSharding.replicate()
 
 
 def single(device: Any) -> Any:
-    """The placement on one device."""
-    known = owner.current.singles
+    """Return the sharding of arrays on one device."""
+    known = owner.current.single_shardings
     found = known.get(device)
     if found is None:
         owner.check_open(device)
@@ -50,8 +51,8 @@ def single(device: Any) -> Any:
 
 
 def device_list(devices: tuple[Any, ...]) -> Any:
-    """jaxlib's list object for these devices, in this order."""
-    known = owner.current.lists
+    """Return jaxlib's `DeviceList` of devices, in this order."""
+    known = owner.current.device_lists
     found = known.get(devices)
     if found is None:
         owner.check_open(devices[0])
@@ -61,87 +62,99 @@ def device_list(devices: tuple[Any, ...]) -> Any:
     return found
 
 
-def gspmd(devices: tuple[Any, ...], tiles: Any, face: int = 0) -> Any:
-    """The placement over several devices that a tile assignment describes; those with a face are told from others by it."""
-    key = (devices, tiles, face)
-    known = owner.current.gspmds
+def gspmd(devices: tuple[Any, ...], tiles: Any, alias_id: int = 0) -> Any:
+    """Return the sharding over several devices with a tile assignment (an `HloSharding`).
+
+    jaxlib distinguishes shardings with different `alias_id`; 0 is the plain sharding.
+    """
+    key = (devices, tiles, alias_id)
+    known = owner.current.gspmd_shardings
     found = known.get(key)
     if found is None:
         if len(known) > 4096:
             known.clear()
-        found = GSPMDSharding(device_list(devices), _marked(tiles, face) if face else tiles)
+        found = GSPMDSharding(device_list(devices), _with_group_id(tiles, alias_id) if alias_id else tiles)
         found.on_host = devices[0].platform == "cpu"
-        found.parts = {}  # shape -> what each device holds
-        found.plans = {}  # shape -> how host arrays are split
+        found.index_maps = {}  # shape -> the part of each device, see `index_map`
+        found.split_plans = {}  # shape -> how to split host arrays, see `split_plan`
         found.mapped_dims = _split_dims(tiles)
-        found.partly_copied = tiles.is_tiled() and tiles.replicate_on_last_tile_dim()
-        found.holders = _holders(tiles)
+        found.is_partially_replicated = tiles.is_tiled() and tiles.replicate_on_last_tile_dim()
+        found.holders = _tile_devices(tiles)
         found.tiles = Tiles.parse(str(tiles)) if tiles.is_tiled() else Tiles()
-        found.plain, found.face, found.lies = tiles, face, _lies(tiles, found.tiles)
+        found.plain_tiles, found.face, found.placement_key = tiles, alias_id, _placement_key(tiles, found.tiles)
         found = known.setdefault(key, found)
     return found
 
 
-def _marked(tiles: Any, face: int) -> Any:
-    """The same tiles, which jaxlib's call object takes for others. The compiler never sees the mark."""
+def _with_group_id(tiles: Any, alias_id: int) -> Any:
+    """Return equivalent tiles that jaxlib's call object considers different.
+
+    The number is stored as the id of a shard group. The compiler gets the plain tiles, see `_to_xla_hlo_sharding`.
+    """
     proto = tiles.to_proto()
-    proto.is_shard_group, proto.shard_group_id = True, face
+    proto.is_shard_group, proto.shard_group_id = True, alias_id
     return HloSharding.from_proto(proto)
 
 
-def _lies(hlo: Any, tiles: Tiles) -> Any:
-    """The same for all tile assignments by which each device holds the same part of an array, of whatever rank."""
+def _placement_key(hlo: Any, tiles: Tiles) -> Any:
+    """Return a key that is equal for tile assignments with the same part of an array on each device, of any rank."""
     if not hlo.is_tiled():
         return () if hlo.is_replicated() else str(hlo)
-    places, counts = tiles.positions(), [*tiles.counts]
+    positions, counts = tiles.positions(), [*tiles.counts]
     if tiles.copies > 1:
-        places.sort(axis=-1)
+        positions.sort(axis=-1)
     while counts and counts[-1] == 1:
         counts.pop()
-    return tuple(counts), places.tobytes()
+    return tuple(counts), positions.tobytes()
 
 
-# --- in names -------------------------------------------------------------------------------------------------------
-_faces = itertools.count(1)
+# --- named shardings ------------------------------------------------------------------------------------------------
+_alias_ids = itertools.count(1)
 
 
 def new_face() -> int:
-    """Another number by which jaxlib tells a placement from those that place arrays alike."""
-    return next(_faces)
+    """Return a new number by which jaxlib distinguishes a sharding from those that place arrays alike."""
+    return next(_alias_ids)
 
 
-def faced(devices: tuple[Any, ...], tiles: Tiles, face: int) -> Any:
-    """What `tiled` gives, told from it."""
+def faced(devices: tuple[Any, ...], tiles: Tiles, alias_id: int) -> Any:
+    """Return a sharding that places arrays as `tiled_sharding` does, with an `alias_id` of its own."""
     if len(devices) > 1:
-        return gspmd(devices, _REPLICATED if tiles.whole else _hlo_tiles(tiles), face)
+        return gspmd(devices, _REPLICATED if tiles.whole else _hlo_tiles(tiles), alias_id)
     owner.check_open(devices[0])
     found = SingleDeviceSharding(devices[0])
-    found.on_host, found.face = devices[0].platform == "cpu", face
+    found.on_host, found.face = devices[0].platform == "cpu", alias_id
     return found
 
 
-def by_spec(mesh: Mesh, spec: PartitionSpec, ndim: int | None = None, call: str | Callable[[], str] = "NamedSharding") -> Any:
-    """The placement that a spec says in the names of a mesh's axes, of arrays of so many dimensions; None: of as many as it has
-    entries. ValueError where it does not."""
+def by_spec(mesh: Mesh, spec: PartitionSpec, ndim: int | None = None,
+            call: str | Callable[[], str] = "NamedSharding") -> Any:
+    """Return the sharding of a mesh and a spec, for arrays with `ndim` dimensions (None: one for each spec entry).
+
+    `call` is the name of the calling function for errors, or returns it.
+
+    Raises:
+      ValueError: the spec does not fit the mesh or the rank.
+    """
     known = owner.current.faces.get((mesh, spec))
     rank = len(spec) if ndim is None else ndim
     found = None if known is None else known[1].get(rank)
     if found is not None:
         return found
-    tiles, free = tiles_for(mesh, spec, rank, call if isinstance(call, str) else call())
+    tiles, unconstrained = tiles_for(mesh, spec, rank, call if isinstance(call, str) else call())
     devices = mesh.flat_devices
     if known is None:
         if len(owner.current.faces) > 4096:
             owner.current.faces.clear()
         known = owner.current.faces.setdefault((mesh, spec), (new_face(), {}))
-    face, ranks = known
-    found = faced(devices, tiles, face)
-    found._mesh, found._spec, found.free = mesh, spec, free
-    return ranks.setdefault(rank, found)
+    alias_id, by_rank = known
+    found = faced(devices, tiles, alias_id)
+    found._mesh, found._spec, found.unconstrained_dims = mesh, spec, unconstrained
+    return by_rank.setdefault(rank, found)
 
 
 def in_words(mesh: Mesh, sharding: Any, ndim: int) -> Any:
-    """The same placement in the names of a mesh, which has just its devices; itself where the mesh has no words for it."""
+    """Return an equal sharding named by a mesh over exactly its devices; itself if no spec of the mesh describes it."""
     known = owner.current.faces.setdefault((mesh, "read"), (0, {}))[1]
     key = (sharding.tiles, ndim)
     if key not in known:
@@ -152,36 +165,43 @@ def in_words(mesh: Mesh, sharding: Any, ndim: int) -> Any:
     return sharding if spec is None else by_spec(mesh, spec, ndim)
 
 
-def fitted(call: str | Callable[[], str], shape: tuple[int, ...], given: Any) -> Any:
-    """Our own object for a placement that a user gave, as it is of arrays of this shape: a sharding, or a spec in the mesh in
-    scope. ValueError where it does not fit them. `call` is who asks, or says it."""
-    if type(given) is PartitionSpec:
+def fitted(call: str | Callable[[], str], shape: tuple[int, ...], value: Any) -> Any:
+    """Return the interned sharding, for arrays of this shape, of a value that the user passed.
+
+    Args:
+      call: name of the calling function for errors, or a function that returns it.
+      shape: the shape of the arrays.
+      value: a sharding, or a PartitionSpec for the mesh in scope.
+    Raises:
+      ValueError: the sharding does not fit the shape, or no mesh is in scope.
+    """
+    if type(value) is PartitionSpec:
         mesh = mesh_in_scope()
         if mesh is None:
-            raise ValueError(f"{_said(call)}: {given!r} names axes of a mesh, and no mesh is in scope. Call it in a block "
-                             "`with mesh:`, or give NamedSharding(mesh, spec)")
-        sharding = by_spec(mesh, given, len(shape), call)
-    elif not hasattr(given, "_mesh"):
-        raise ValueError(f"{_said(call)}: expected a device or a sharding to put the array on; got {type(given).__name__}: "
-                         f"{given!r:.60}. Devices are in lamina.devices()")
-    elif given._mesh is not None:
-        sharding = by_spec(given._mesh, given._spec, len(shape), call)
+            raise ValueError(f"{_text(call)}: {value!r} names axes of a mesh, and no mesh is in scope. Call it in a "
+                             "block `with mesh:`, or pass NamedSharding(mesh, spec)")
+        sharding = by_spec(mesh, value, len(shape), call)
+    elif not hasattr(value, "_mesh"):
+        raise ValueError(f"{_text(call)}: expected a device or a sharding to put the array on; got "
+                         f"{type(value).__name__}: {value!r:.60}. Devices are in lamina.devices()")
+    elif value._mesh is not None:
+        sharding = by_spec(value._mesh, value._spec, len(shape), call)
     else:
-        sharding = interned(given)
-    if sharding.free:
-        raise ValueError(f"{_said(call)}: {sharding._spec!r} leaves dimension {sharding.free[0]} to the compiler, which is for "
-                         "with_sharding_constraint. Name an axis, or None")
+        sharding = interned(value)
+    if sharding.unconstrained_dims:
+        raise ValueError(f"{_text(call)}: {sharding._spec!r} leaves dimension {sharding.unconstrained_dims[0]} to the "
+                         "compiler, which only with_sharding_constraint allows. Name an axis, or None")
     check_fits(call, shape, sharding)
     return sharding
 
 
-# --- which part lies where ------------------------------------------------------------------------------------------
+# --- which device holds which part ----------------------------------------------------------------------------------
 def _split_dims(tiles: Any) -> tuple[int, ...]:
     return tuple(d for d, n in enumerate(_counts(tiles)) if n > 1) if tiles.is_tiled() else ()
 
 
-def _holders(tiles: Any) -> tuple[int, ...]:
-    """For each tile, row by row, the number of the first device that holds it."""
+def _tile_devices(tiles: Any) -> tuple[int, ...]:
+    """Return for each tile, in row-major order, the number of the first device that holds it."""
     if not tiles.is_tiled():
         return ()
     order = np.asarray(tiles.tile_assignment_devices())
@@ -191,32 +211,33 @@ def _holders(tiles: Any) -> tuple[int, ...]:
 
 
 def mapped(devices: tuple[Any, ...], ndim: int, dims: tuple[tuple[int, int], ...], copies: int = 1) -> Any:
-    """One row per device.
+    """Return the sharding of a mapped array: one member of the mapped axes per device.
 
     Args:
-      devices: in order of the mapped axes, the first slowest; `copies` neighbours hold the same row.
+      devices: in order of the mapped axes, the first one slowest; `copies` consecutive devices hold the same member.
       ndim: rank of the arrays.
-      dims: (dimension, number of rows) of each mapped axis, slowest first.
-      copies: how many devices hold each row (axes of the program that do not map this array).
+      dims: (dimension, size) of each mapped axis, slowest first.
+      copies: number of devices that hold each member (axes of the program that do not map this array).
     """
     counts, sizes = [1] * ndim, [n for _, n in dims]
     for d, n in dims:
         counts[d] = n
-    places = np.arange(math.prod(sizes) * copies).reshape(*sizes, copies)
+    numbers = np.arange(math.prod(sizes) * copies).reshape(*sizes, copies)
     by_dimension = sorted(range(len(dims)), key=lambda i: dims[i][0])
-    order = () if by_dimension == [*range(len(dims))] else places.transpose(*by_dimension, len(dims)).reshape(-1).tolist()
+    order = (() if by_dimension == [*range(len(dims))]
+             else numbers.transpose(*by_dimension, len(dims)).reshape(-1).tolist())
     return tiled(devices, Tiles(tuple(counts), copies, tuple(order)))
 
 
 def replicated(devices: tuple[Any, ...]) -> Any:
-    """A whole copy on each device."""
+    """Return the sharding with a full copy on each device."""
     if len(devices) == 1:
         return single(devices[0])
     return gspmd(devices, _REPLICATED)
 
 
 def tiled(devices: tuple[Any, ...], tiles: Tiles) -> Any:
-    """What a `Placement` says of one array, as jaxlib's sharding."""
+    """Return the sharding of one array of a `Placement`, given by its `Tiles`."""
     if tiles.whole or len(devices) == 1:
         return replicated(devices)
     return gspmd(devices, _hlo_tiles(tiles))
@@ -236,28 +257,32 @@ def _hlo_tiles(tiles: Tiles) -> Any:
 
 
 def part(devices: tuple[Any, ...], tiles: Tiles) -> Any:
-    """The placement of this process's part of an array that other processes have parts of as well. On one device it is not
-    what that device's own arrays have: jaxlib, which sees the array of all processes, may not read it as one of these."""
+    """Return the sharding of this process's part of an array that spans processes.
+
+    With one local device this is a `GSPMDSharding` too, not the `SingleDeviceSharding` of that device's own arrays:
+    for jaxlib it still is the array of all processes, which must not be read as a single-device array.
+    """
     return gspmd(devices, _REPLICATED) if tiles.whole else gspmd(devices, _hlo_tiles(tiles))
 
 
 def sharding_devices(sharding: Any) -> tuple[Any, ...]:
-    """The devices of a placement, in its order."""
+    """Return the devices of a sharding, in its order."""
     if type(sharding) is SingleDeviceSharding:
         return (sharding._device,)
     return tuple(sharding._internal_device_list)
 
 
 def is_replicated(sharding: Any) -> bool:
-    """Whether each device holds all of the array."""
+    """Return whether each device holds a full copy of the array."""
     return type(sharding) is SingleDeviceSharding or sharding._hlo_sharding.is_replicated()
 
 
 def _slices(tiles: Any, shape: tuple[int, ...]) -> tuple[Index, ...]:
-    """For each position in the device list, the part it holds."""
+    """Return the part that each device of the device list holds."""
     ndim = len(shape)
     if not tiles.is_tiled():
-        raise ValueError(f"the parts of a placement {tiles} are not known to Python")
+        raise ValueError(f"the parts of arrays with the sharding {tiles} are not known: it is neither tiled nor "
+                         "replicated")
     counts = list(tiles.tile_assignment_dimensions())
     order = np.asarray(tiles.tile_assignment_devices()).reshape(counts)
     found: dict[int, Index] = {}
@@ -270,10 +295,12 @@ def _slices(tiles: Any, shape: tuple[int, ...]) -> tuple[Index, ...]:
 
 
 def index_map(sharding: Any, shape: tuple[int, ...]) -> tuple[Index, ...]:
-    """For each device of a placement, in order, the part of an array of this shape it holds, as a tuple of slices."""
+    """Return the part of an array of this shape that each device holds, as a tuple of slices, in device order."""
     if is_replicated(sharding):
         return ((slice(None),) * len(shape),) * sharding.num_devices
-    known = sharding.parts  # kept here, as jaxlib's tiles hold their placement, and that its devices
+    # Cached as an attribute of the sharding. In a global table keyed by jaxlib's tiles, the entries would keep the
+    # sharding and its devices alive.
+    known = sharding.index_maps
     found = known.get(shape)
     if found is None:
         if len(known) > 256:
@@ -283,73 +310,80 @@ def index_map(sharding: Any, shape: tuple[int, ...]) -> tuple[Index, ...]:
 
 
 def check_fits(call: str | Callable[[], str], shape: tuple[int, ...], sharding: Any) -> None:
-    """ValueError for a placement that splits other dimensions than an array of this shape has, or unevenly. `call` is who asks,
-    or says it."""
+    """Raise ValueError if a sharding has another rank than `shape`, or splits a dimension unevenly.
+
+    `call` is the name of the calling function for errors, or returns it.
+    """
     if is_replicated(sharding) or not sharding._hlo_sharding.is_tiled():
         return
     counts = _counts(sharding._hlo_sharding)
     if len(counts) != len(shape):
-        raise ValueError(f"{_said(call)}: {sharding} places arrays of {len(counts)} dimensions, in {_by(counts)} parts; got "
-                         f"an array of {len(shape)} dimensions, of shape {shape}. Reshape it, or place it by one of its rank")
+        parts = " x ".join(map(str, counts))
+        raise ValueError(f"{_text(call)}: {sharding} places arrays of {len(counts)} dimensions, in {parts} parts; got "
+                         f"an array of {len(shape)} dimensions, of shape {shape}. Reshape it, or use a sharding of its "
+                         "rank")
     for d, (n, k) in enumerate(zip(shape, counts)):
         if n % k:
-            by = f"{sharding} cuts it into {k} parts" if sharding._mesh is None else (
+            cause = f"{sharding} cuts it into {k} parts" if sharding._mesh is None else (
                 f"{sharding._spec} cuts it into {k} parts along {sharding._spec[d]!r} of {sharding._mesh}")
-            raise ValueError(f"{_said(call)}: dimension {d} of an array of shape {shape} has length {n}, which cannot be split "
-                             f"over {k} devices evenly: {by}. Pad it to a multiple of {k}, or split another dimension")
+            raise ValueError(f"{_text(call)}: dimension {d} of an array of shape {shape} has length {n}, which cannot "
+                             f"be split over {k} devices evenly: {cause}. Pad it to a multiple of {k}, or split "
+                             "another dimension")
 
 
-def _said(call: str | Callable[[], str]) -> str:
+def _text(call: str | Callable[[], str]) -> str:
     return call if isinstance(call, str) else call()
 
 
 def interned(sharding: Any) -> Any:
-    """Our own object for a placement that a user gave, who may have made one of jaxlib's class."""
+    """Return the interned object equal to a sharding; users can make jaxlib's GSPMDSharding directly."""
     owner.check_open(sharding._internal_device_list[0])
-    if type(sharding) is SingleDeviceSharding or "plans" in sharding.__dict__:
+    if type(sharding) is SingleDeviceSharding or "split_plans" in sharding.__dict__:
         return sharding
     return gspmd(sharding_devices(sharding), sharding._hlo_sharding)
 
 
-_PLAIN = frozenset((int, bool, str, type(None), frozenset))
+_ATOMS = frozenset((int, bool, str, type(None), frozenset))
 
 
 def named(x: Any) -> Any:
-    """A value that tells devices and placements, in tuples as well, from others, and does not keep their clients. What jaxlib
-    finds a call by stays as long as the function does."""
+    """Return a hashable key of a value in which devices and shardings, also in tuples, do not keep clients alive.
+
+    jaxlib stores the cache key of a call for as long as the function lives, so it must not hold devices.
+    """
     if isinstance(x, _jaxlib.Device):
         return weakref.ref(x.client), x.id
     if isinstance(x, _jaxlib.Sharding):
         devices = sharding_devices(x)
-        tiles = str(x._to_xla_hlo_sharding(0))  # which would hold x
+        tiles = str(x._to_xla_hlo_sharding(0))  # as text: the object itself holds x
         return weakref.ref(devices[0].client), tuple([d.id for d in devices]), tiles, x.face
-    return tuple([y if type(y) in _PLAIN else named(y) for y in x]) if type(x) is tuple else x
+    return tuple([y if type(y) in _ATOMS else named(y) for y in x]) if type(x) is tuple else x
 
 
 def _counts(tiles: Any) -> list[int]:
-    """In how many parts each dimension is cut."""
+    """Return the number of parts along each dimension."""
     counts = list(tiles.tile_assignment_dimensions())
     return counts[:-1] if tiles.replicate_on_last_tile_dim() else counts
 
 
-def _by(counts: list[int]) -> str:
-    return " x ".join(map(str, counts))
-
-
 def plan(sharding: Any, shape: tuple[int, ...]) -> tuple[list[Any], tuple[Index, ...] | None]:
-    """How to split a host array of this shape: the devices of this process, and the part for each (None: all of it)."""
+    """Return how to split a host array of this shape over the devices of this process.
+
+    Returns:
+      (the devices of this process, the part of each one). The parts are None if each device gets the full array.
+    """
+    # Cached with the sharding, because a training loop puts the same batch shape at each step.
     try:
-        return sharding.plans[shape]
+        return sharding.split_plans[shape]
     except KeyError:
         pass
-    # Kept with the placement: the same batch shape is split the same way at each step.
-    where = list(sharding._internal_device_list.addressable_device_list)
+    devices = list(sharding._internal_device_list.addressable_device_list)
     parts = None
     if not is_replicated(sharding):
         check_fits("device_put", shape, sharding)
-        at = dict(zip(sharding_devices(sharding), index_map(sharding, shape)))
-        parts = tuple(at[d] for d in where)
-    if len(sharding.plans) > 256:
-        sharding.plans.clear()
-    found = sharding.plans[shape] = where, parts
+        by_device = dict(zip(sharding_devices(sharding), index_map(sharding, shape)))
+        parts = tuple(by_device[d] for d in devices)
+    if len(sharding.split_plans) > 256:
+        sharding.split_plans.clear()
+    found = sharding.split_plans[shape] = devices, parts
     return found

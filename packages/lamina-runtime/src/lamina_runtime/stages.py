@@ -1,5 +1,7 @@
-"""The steps of a jitted or mapped function, one by one: `f.trace(...)`, `f.lower(...)`, `.compile()`, and the numbers behind
-them."""
+"""Trace, lower and compile a jitted or mapped function in separate steps, and inspect the results.
+
+The steps are `f.trace(...)`, `f.lower(...)` and `.compile()`.
+"""
 from __future__ import annotations
 
 import copy
@@ -31,7 +33,7 @@ ATTRIBUTES = ("lower", "trace", "eval_shape", "clear_cache")
 
 def checked_arguments(call: str, spec: CallSpec, in_tree: Any, in_avals: Sequence[Any], args: Any,
                       kwargs: Any) -> list[Any]:
-    """The flat arguments of a compiled call. TypeError when their tree or types are not those it was compiled for."""
+    """Flatten the arguments of a compiled call. Raise TypeError if their tree or types differ from it."""
     flat, tree = trees.tree_flatten((args, kwargs))
     name = spec.name
     if tree != in_tree:
@@ -40,22 +42,22 @@ def checked_arguments(call: str, spec: CallSpec, in_tree: Any, in_avals: Sequenc
         raise TypeError(f"compiled `{name}`: expected arguments of structure {in_tree}{static}; got {tree}"
                         + (f": (args, kwargs) {path}" if path else ""))
     if any(isinstance(x, Tracer) for x in flat):
-        raise TypeError(f"compiled `{name}`: a compiled call takes arrays, not traced values: it cannot be transformed any "
-                        "more. Transform the function and compile the result")
+        raise TypeError(f"compiled `{name}`: a compiled call takes arrays, not traced values: it cannot be "
+                        "transformed. Transform the function and compile the result")
     avals = flat_types(f"compiled {call}", name, flat, tree)
     wrong = [f"{spec.argument(tree, i)} was compiled with {b.long()} and called with {a.long()}"
              for i, (a, b) in enumerate(zip(avals, in_avals)) if not a.same_type(b)]
     if wrong:
-        raise TypeError(f"compiled `{name}`: argument types differ: {'; '.join(wrong)}. Convert the arguments, or lower the "
-                        "function for these types")
+        raise TypeError(f"compiled `{name}`: argument types differ: {'; '.join(wrong)}. Convert the arguments, or "
+                        "lower the function for these types")
     return flat
 
 
-OutInfo = ShapeDtypeStruct  # what is known of one result: shape, dtype, sharding
+OutInfo = ShapeDtypeStruct  # shape, dtype and sharding of one result
 
 
 class ArgInfo(NamedTuple):
-    """What is known of one argument: its type, and whether the caller gives up its buffer."""
+    """The type of one argument, and whether its buffer is donated."""
 
     aval: ShapedArray
     donated: bool
@@ -71,19 +73,19 @@ class ArgInfo(NamedTuple):
 
 @runtime_checkable
 class Wrapped(Protocol):
-    """A jitted function: called like the function, and taken step by step."""
+    """A jitted function, which can also be traced and lowered separately."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
-        """Stage it for these arguments."""
+        """Trace the function for these arguments."""
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
-        """Stage and lower it."""
+        """Trace and lower the function for these arguments."""
 
 
 class _Stage:
-    """What every step of one call knows: its argument and result types."""
+    """Base class of the steps: argument and result types of the call."""
 
     _spec: CallSpec
     _staged: Staged
@@ -92,7 +94,7 @@ class _Stage:
 
     @property
     def in_avals(self) -> Any:
-        """(positional arguments, keyword arguments) with a type at each leaf; static ones are left out."""
+        """(positional arguments, keyword arguments) with a type at each leaf, without static arguments."""
         return trees.tree_unflatten(self._in_tree, self._staged.closed.in_avals)
 
     @property
@@ -100,16 +102,16 @@ class _Stage:
         """(positional arguments, keyword arguments) with an `ArgInfo` at each leaf."""
         avals = self._staged.closed.in_avals
         marks = self._donated or (False,) * len(avals)
-        return trees.tree_unflatten(self._in_tree, [ArgInfo(a, gone) for a, gone in zip(avals, marks)])
+        return trees.tree_unflatten(self._in_tree, [ArgInfo(a, donated) for a, donated in zip(avals, marks)])
 
     @property
     def donate_argnums(self) -> tuple[int, ...]:
         """Flat positions of the donated arguments."""
-        return tuple(i for i, gone in enumerate(self._donated) if gone)
+        return tuple(i for i, donated in enumerate(self._donated) if donated)
 
     @property
     def out_info(self) -> Any:
-        """The result's tree with shapes and dtypes."""
+        """The result tree with shapes and dtypes."""
         return trees.tree_unflatten(self._staged.out_tree, [
             ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, named_shape=a.named_shape)
             for a in self._staged.closed.out_avals])
@@ -126,22 +128,30 @@ class _Stage:
 
 
 class Traced(_Stage):
-    """A staged call: `.jaxpr` is its program, `.fun_name` and `.keep_unused` its function's, `.lower()` the next step."""
+    """A traced call.
 
-    def __init__(self, spec: CallSpec, staged: Staged, in_tree: Any, donated: tuple[bool, ...], lying: Sequence[Any]) -> None:
+    Attributes:
+      jaxpr: its program.
+      fun_name, keep_unused: of the jitted function.
+    """
+
+    def __init__(self, spec: CallSpec, staged: Staged, in_tree: Any, donated: tuple[bool, ...],
+                 arg_specs: Sequence[Any]) -> None:
         self._spec = spec
         self._staged = staged
         self._in_tree = in_tree
         self._donated = donated
-        self._lying = lying  # for each argument its type, and where it was put on purpose
+        self._arg_specs = arg_specs  # for each argument its type, or an `ArgSpec` if it is committed
         self.jaxpr = staged.closed
         self.fun_name = spec.name
         self.keep_unused = spec.keep_unused
 
     def lower(self, lowering_platforms: Sequence[str] | None = None, *, platform: str | None = None) -> Lowered:
-        """The call as a StableHLO module, for `platform` ("cpu", "cuda", ...; by default where it would run).
+        """Lower the call to a StableHLO module.
 
-        `lowering_platforms` is the same as a sequence of one name; a module is for one platform.
+        Args:
+          lowering_platforms: a sequence with the name of one platform, as an alternative to `platform`.
+          platform: "cpu", "cuda", ...; None: the platform on which the call would run.
         """
         if lowering_platforms is not None:
             named = tuple(lowering_platforms)
@@ -155,71 +165,75 @@ class Traced(_Stage):
 class Lowered(_Stage):
     """A lowered call: `.as_text()` shows the module, `.compile()` makes it callable.
 
-    Its program and lowering rows are those of the moment it was made: what is defined or overridden later does not reach it.
+    The program and the lowering rules are fixed when it is made; later definitions and overrides do not affect it.
     """
 
     def __init__(self, traced: Traced, platform: str | None) -> None:
         spec, staged = self._spec, self._staged = traced._spec, traced._staged
-        self._bare = physical(staged.closed)
+        self._lowered_closed = physical(staged.closed)
         self._in_tree, self._donated = traced._in_tree, traced._donated
-        self._layout = layouts.layout_of(spec, staged._replace(closed=self._bare), self._in_tree)
-        self._lying = traced._lying
-        self._place = _placement(self, self._lying)
+        self._layout = layouts.layout_of(spec, staged._replace(closed=self._lowered_closed), self._in_tree)
+        self._arg_specs = traced._arg_specs
+        self._place = _placement(self, self._arg_specs)
         own = backends.lowering_platform(self._place.devices[0])
         self._rules = rows(platform or own)
-        self._lowered = _lower(placed(self._bare), name=spec.name, platform=platform or own, placement=self._place,
+        self._lowered = _lower(placed(self._lowered_closed), name=spec.name, platform=platform or own,
+                               placement=self._place,
                                rules=self._rules, keep_unused=spec.keep_unused)
 
     @classmethod
-    def from_flat_info(cls, lowering: Lowered, in_tree: Any, in_avals: Any, donate_argnums: Sequence[int], out_tree: Any,
-                       no_kwargs: bool = False) -> Lowered:
-        """A lowered call with other structures of arguments and result around the same flat ones.
+    def from_flat_info(cls, lowering: Lowered, in_tree: Any, in_avals: Any, donate_argnums: Sequence[int],
+                       out_tree: Any, no_kwargs: bool = False) -> Lowered:
+        """Return a lowered call with other trees for the same flat arguments and results.
 
         Args:
           lowering: the lowered call.
-          in_tree: the structure of (args, kwargs). in_avals: the types, flat, which are those of `lowering`.
-          donate_argnums: flat positions of the donated arguments, which are those of `lowering`.
-          out_tree: the structure of the result.
-          no_kwargs: whether `in_tree` is that of args alone.
+          in_tree: the tree of (args, kwargs).
+          in_avals: the flat argument types; must equal those of `lowering`.
+          donate_argnums: flat positions of the donated arguments; must equal those of `lowering`.
+          out_tree: the tree of the result.
+          no_kwargs: whether `in_tree` is the tree of args only.
         Raises:
-          ValueError: these are not as many leaves, or other types or donated arguments.
+          ValueError: the numbers of leaves, the types or the donated arguments differ.
         """
-        call, given = "Lowered.from_flat_info", trees.tree_leaves(in_avals)
+        call, aval_leaves = "Lowered.from_flat_info", trees.tree_leaves(in_avals)
         if no_kwargs:
             in_tree = trees.treedef_tuple((in_tree, trees.tree_structure({})))
-        have = lowering._staged.closed
-        if in_tree.num_leaves != len(have.in_avals) or out_tree.num_leaves != len(have.out_avals):
-            raise ValueError(f"{call}: the call takes {len(have.in_avals)} arrays and gives {len(have.out_avals)}; got "
-                             "structures of "
-                             f"{in_tree.num_leaves}, {in_tree}, and {out_tree.num_leaves}, {out_tree}")
-        if len(given) != len(have.in_avals) or any(not a.same_type(b) for a, b in zip(given, have.in_avals)):
-            raise ValueError(f"{call}: in_avals must be {[a.long() for a in have.in_avals]}; got {given}")
+        program = lowering._staged.closed
+        if in_tree.num_leaves != len(program.in_avals) or out_tree.num_leaves != len(program.out_avals):
+            raise ValueError(f"{call}: the call takes {len(program.in_avals)} arrays and returns "
+                             f"{len(program.out_avals)}; got in_tree with {in_tree.num_leaves} leaves, {in_tree}, and "
+                             f"out_tree with {out_tree.num_leaves}, {out_tree}")
+        if len(aval_leaves) != len(program.in_avals) or any(
+                not a.same_type(b) for a, b in zip(aval_leaves, program.in_avals)):
+            raise ValueError(f"{call}: in_avals must be {[a.long() for a in program.in_avals]}; got {aval_leaves}")
         if {*donate_argnums} != {*lowering.donate_argnums}:
-            raise ValueError(f"{call}: donate_argnums must be {lowering.donate_argnums}, as it was lowered; got "
+            raise ValueError(f"{call}: donate_argnums must be {lowering.donate_argnums}, as in the lowered call; got "
                              f"{donate_argnums}")
-        made = copy.copy(lowering)
-        made._in_tree, made._staged = in_tree, lowering._staged._replace(out_tree=out_tree)
-        return made
+        new = copy.copy(lowering)
+        new._in_tree, new._staged = in_tree, lowering._staged._replace(out_tree=out_tree)
+        return new
 
     @property
     def placement(self) -> Placement:
-        """How the program lies on devices, arguments and results included."""
+        """The devices of the program, and the shardings of arguments and results."""
         return self._place
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
-        """The module as text; `dialect` is 'stablehlo' or 'hlo'. With `debug_info` StableHLO shows names of scopes."""
+        """Return the module as text; `dialect` is 'stablehlo' or 'hlo'. `debug_info` adds scope names to StableHLO."""
         return self._lowered.as_text(dialect or "stablehlo", debug_info)
 
     def source_map(self) -> dict[int, SourceLine]:
-        """The user's line of each equation, by its number.
+        """Return the user's line of each equation, by its number.
 
-        The module, optimised HLO and profiles name equations by number, as line of a file called `equation`, so that they
-        stay the same when lines move. Each value has `file`, `line`, `function`, `op` and `part` ("" or "backward").
+        The module, optimized HLO and profiles identify equations by number, as the line of a file called `equation`. So
+        they do not change if lines move in the user's file. Each value has `file`, `line`, `function`, `op` and `part`
+        ("" or "backward").
         """
         return self._lowered.source_map()
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
-        """The module itself, for tools: MLIR's, or with dialect 'hlo' jaxlib's XlaComputation."""
+        """Return the MLIR module, or with dialect 'hlo' jaxlib's XlaComputation, for tools."""
         if dialect == "hlo":
             return _computation(self._lowered)
         if dialect not in (None, "stablehlo"):
@@ -227,27 +241,29 @@ class Lowered(_Stage):
         return self._lowered.module
 
     def plan(self) -> Plan:
-        """What will lie where, and what devices will send each other: see `plans.Plan`. Nothing is compiled; what the compiler
-        adds by itself to a program that it splits, and what memory it takes, `.compile().plan()` says."""
+        """Return the shardings and collectives of the call as a `plans.Plan`, without compiling.
+
+        Collectives that the compiler adds to a partitioned program, and its memory, are in `.compile().plan()`.
+        """
         return _planning().plan_of(self)
 
     def cost_analysis(self) -> dict[str, float]:
-        """The compiler's estimate before optimisation, which is of no platform: 'flops', 'bytes accessed' (bytes), ..."""
+        """Return XLA's platform-independent estimate before optimization: 'flops', 'bytes accessed' (bytes), ..."""
         return _jaxlib.hlo_cost(backends.client("cpu"), _computation(self._lowered).get_hlo_module())
 
     def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
-        """The call, compiled for the device it would run on.
+        """Compile the call for the devices on which it would run.
 
         Args:
-          compiler_options: settings for XLA, by name; they go before those given to `jit`.
+          compiler_options: options of XLA, by name; they override those of `jit`.
         Raises:
-          ExecutionError: the compiler does not know a setting.
+          ExecutionError: XLA does not know an option.
         """
         return Compiled(self, compiler_options)
 
 
 class Compiled(_Stage):
-    """A compiled call: takes arguments of the types it was made for, and can be asked what it costs."""
+    """A compiled call: callable with arguments of the compiled types; has cost, memory and shardings."""
 
     def __init__(self, lowered: Lowered, compiler_options: dict[str, Any] | None = None) -> None:
         self._lowered, self._layout = lowered, lowered._layout
@@ -263,110 +279,113 @@ class Compiled(_Stage):
             raise execution.failure(spec.call, spec.name, e) from e
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The call on arrays of just the types it was compiled for; static arguments are left out.
+        """Run the call on arrays of exactly the compiled types, without static arguments.
 
         Raises:
-          TypeError: the arguments have another tree or other types; names those that differ.
-          CallbackError: a callback raised; ExecutionError: the program failed otherwise.
+          TypeError: the arguments have another tree or other types; the message names those that differ.
+          CallbackError: a callback raised.
+          ExecutionError: the program failed otherwise.
         """
         spec, staged = self._spec, self._staged
         flat = checked_arguments(spec.call, spec, self._in_tree, staged.closed.in_avals, args, kwargs)
-        words = functools.partial(spec.argument, self._in_tree)
-        keyed = not key_arrays.plain(staged.closed)
-        looked = key_reuse.entered(staged.closed, flat) if has_keys(staged.closed) else None
-        flat = key_arrays.opened(flat) if keyed else flat
-        safe_launch.check_usable(spec.call, spec.name, flat, words)
+        format_arg = functools.partial(spec.argument, self._in_tree)
+        has_key_values = not key_arrays.plain(staged.closed)
+        reuse_check = key_reuse.entered(staged.closed, flat) if has_keys(staged.closed) else None
+        flat = key_arrays.opened(flat) if has_key_values else flat
+        safe_launch.check_usable(spec.call, spec.name, flat, format_arg)
         if self._layout is not None:
             flat = self._layout.placed(spec, flat)
         if any(self._donated):
-            safe_launch.check_donation(spec.call, spec.name, flat, self._donated, words)
-        place = _placement(self, flat)
+            safe_launch.check_donation(spec.call, spec.name, flat, self._donated, format_arg)
+        placement = _placement(self, flat)
         try:
-            program = self._program if place == self._place else self._program_at(place)
+            program = self._program if placement == self._place else self._program_at(placement)
             outs = program.run(flat, self._layout)
         except _jaxlib.JaxRuntimeError as e:
             raise execution.failure(spec.call, spec.name, e) from e
-        outs = key_arrays.closed_again(outs, staged.closed.out_avals) if keyed else outs
-        if looked is not None:
-            looked.ended(outs)
+        outs = key_arrays.closed_again(outs, staged.closed.out_avals) if has_key_values else outs
+        if reuse_check is not None:
+            reuse_check.ended(outs)
         return trees.tree_unflatten(staged.out_tree, outs)
 
     call = __call__
 
     def _program_at(self, place: Placement) -> execution.Program:
         spec = self._spec
-        return execution.program_for(spec.call, self._lowered._bare, spec.name, place, spec.keep_unused, self._overrides,
-                                     self._lowered._rules)
+        return execution.program_for(spec.call, self._lowered._lowered_closed, spec.name, place, spec.keep_unused,
+                                     self._overrides, self._lowered._rules)
 
     @property
     def input_shardings(self) -> Any:
-        """(positional arguments, keyword arguments) with where each is expected; None for those nobody reads."""
-        flat = [s if kept else None for s, kept in zip(self._program.in_shardings, self._program.kept)]
+        """(positional arguments, keyword arguments) with a sharding at each leaf; None for unused arguments."""
+        flat = [s if is_used else None for s, is_used in zip(self._program.in_shardings, self._program.kept)]
         return trees.tree_unflatten(self._in_tree, flat)
 
     @property
     def output_shardings(self) -> Any:
-        """The result's tree with where each array will be."""
-        return trees.tree_unflatten(self._staged.out_tree, self._program.out_shardings[:self._staged.out_tree.num_leaves])
+        """The result tree with the sharding of each array."""
+        return trees.tree_unflatten(self._staged.out_tree,
+                                    self._program.out_shardings[:self._staged.out_tree.num_leaves])
 
     def input_layouts(self) -> Any:
-        """(positional arguments, keyword arguments) with how each is expected, a `Layout`; None for those nobody reads."""
-        kept = iter([*self._program.executable.get_parameter_layouts()][len(self._program.const_args):])
-        flat = [_layout(next(kept), s) if on else None for s, on in zip(self._program.in_shardings, self._program.kept)]
+        """Return (positional arguments, keyword arguments) with a `Layout` at each leaf; None for unused arguments."""
+        arg_layouts = iter([*self._program.executable.get_parameter_layouts()][len(self._program.const_args):])
+        flat = [_make_layout(next(arg_layouts), s) if is_used else None
+                for s, is_used in zip(self._program.in_shardings, self._program.kept)]
         return trees.tree_unflatten(self._in_tree, flat)
 
     def output_layouts(self) -> Any:
-        """The result's tree with how each array will lie, a `Layout`."""
+        """Return the result tree with the `Layout` of each array."""
         tree = self._staged.out_tree
         pairs = zip(self._program.executable.get_output_layouts(), self._program.out_shardings[:tree.num_leaves])
-        return trees.tree_unflatten(tree, [_layout(x, s) for x, s in pairs])
+        return trees.tree_unflatten(tree, [_make_layout(x, s) for x, s in pairs])
 
     def cost_analysis(self) -> dict[str, float]:
-        """The compiler's estimate: 'flops', 'bytes accessed' (bytes), ..."""
+        """Return XLA's cost estimate of the compiled program: 'flops', 'bytes accessed' (bytes), ..."""
         found = self._program.executable.cost_analysis()
         return found[0] if isinstance(found, (list, tuple)) else found
 
     def memory_analysis(self) -> Any:
-        """Bytes of arguments, results and temporaries, as attributes."""
+        """Return an object with the bytes of arguments, results and temporaries as attributes."""
         return self._program.executable.get_compiled_memory_stats()
 
     def plan(self) -> Plan:
-        """What lies where, what devices send each other, and the memory of each, in what the compiler made of the call."""
+        """Return the shardings, collectives and memory of the compiled program as a `plans.Plan`."""
         return _planning().plan_of(self._lowered, self._program)
 
     def as_text(self) -> str:
-        """The optimised HLO text."""
+        """Return the optimized HLO as text."""
         return "\n".join(m.to_string() for m in self._program.executable.hlo_modules())
 
     def source_map(self) -> dict[int, SourceLine]:
-        """The user's line of each equation, by the number it has in `as_text()` and in profiles."""
+        """Return the user's line of each equation, by its number in `as_text()` and in profiles."""
         return self._program.lowered.source_map()
 
     def instruction_lines(self) -> dict[str, tuple[SourceLine, ...]]:
-        """The user's lines that each instruction of the optimised program comes from.
+        """Return the user's lines from which each instruction of the optimized program comes.
 
         Returns:
-          Name of an instruction, as in `as_text()` and as profiles show it -> its lines: first its own, then those of what
-          was fused into it. What the compiler added by itself is left out.
+          A dict from the name of an instruction, as in `as_text()` and in profiles, to its lines: first its own, then
+          those of the instructions fused into it. Instructions that the compiler added are left out.
         """
         return instruction_lines(self.as_text(), self.source_map())
 
     def runtime_executable(self) -> Any:
-        """jaxlib's executable."""
+        """Return jaxlib's executable."""
         return self._program.executable
 
 
-def _layout(words: Any, sharding: Any) -> Layout:
-    return Layout(DeviceLocalLayout.of_text(str(words)), sharding)
+def _make_layout(text: Any, sharding: Any) -> Layout:
+    return Layout(DeviceLocalLayout.of_text(str(text)), sharding)
 
 
 def _planning() -> Any:
-    """The module that makes plans: the package imports it when it is first asked for."""
+    """Return the module that builds plans. The package imports it lazily, at the first use."""
     return sys.modules[__package__].planning
 
 
 def _placement(step: Any, flat: Sequence[Any]) -> Placement:
-    """Where a step's call would run with these arguments, or types."""
+    """Return the placement of the call of a step with these arguments, or types."""
     spec = step._spec
     return placing.placement_of(spec.call, spec.name, physical(step._staged.closed), flat, step._donated, spec.device,
                                 spec.backend, step._layout, lambda: spec.rows(step._staged, step._in_tree),
@@ -374,7 +393,7 @@ def _placement(step: Any, flat: Sequence[Any]) -> Placement:
 
 
 def trace(spec: CallSpec, args: Any, kwargs: Any) -> Traced:
-    """The staged call. Arguments may be anything with shape and dtype."""
+    """Trace a call. Arguments may be any objects with shape and dtype."""
     flat = spec.split(args, kwargs)[0]
     with seen_whole(flat):
         staged, tree = spec.stage_types(args, kwargs)
@@ -387,5 +406,5 @@ def trace(spec: CallSpec, args: Any, kwargs: Any) -> Traced:
 
 
 def lower(spec: CallSpec, args: Any, kwargs: Any) -> Lowered:
-    """The lowered call."""
+    """Trace and lower a call."""
     return trace(spec, args, kwargs).lower()

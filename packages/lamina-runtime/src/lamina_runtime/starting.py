@@ -1,6 +1,6 @@
-"""Starting a coordinator, as a process that loads little: jaxlib's service is all that it needs of this package.
+"""Start a coordinator as a light process. Of this package it needs only the `coordinator` module and jaxlib's service.
 
-So it is run without the package's own first file, which would load all rooms and takes as long again.
+The package's `__init__` would import all packages and take about as long again, so it is replaced by an empty module.
 """
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import sys
 
 from .lobby import CALL
 
-__all__ = ["start"]
+__all__ = ["start_coordinator"]
 
-_LIGHT = """import sys, types
+_PROGRAM = """import sys, types
 package = types.ModuleType("lamina_runtime")
 package.__path__ = [sys.argv.pop(1)]
 sys.modules["lamina_runtime"] = package
@@ -22,34 +22,43 @@ from lamina_runtime import coordinator
 sys.exit(coordinator.main())"""
 
 
-def start(address: str, key: bytes, patience: float, detach: bool = True) -> tuple[str, subprocess.Popen[bytes]]:
-    """Start a coordinator: (the address it listens at, the process).
+def start_coordinator(address: str, key: bytes, startup_timeout: float,
+                      detach: bool = True) -> tuple[str, subprocess.Popen[bytes]]:
+    """Start a coordinator. Return the address it listens at, and the process.
 
-    Where it is detached the process has ended already, having left its work to another; else it is told to end by the end of
-    its standard input, at the latest when this process ends.
+    A detached coordinator runs in the background, and the returned process has ended. Otherwise the coordinator is the
+    returned process. It ends when its standard input is closed, hence at the latest when this process ends.
 
+    Args:
+      address: `host:port` to listen at.
+      key: the token.
+      startup_timeout: seconds after which it ends if no process has connected.
+      detach: whether it runs in the background.
     Raises:
-      OSError: it cannot listen there, with the reason; ConnectionError when it does not start.
+      OSError: it cannot listen there, with the reason.
+      ConnectionError: it does not start.
     """
-    here = os.path.dirname(os.path.abspath(__file__))
-    places = os.pathsep.join(os.path.abspath(p) for p in sys.path)
-    environment = {**os.environ, "LAMINA_TOKEN": key.decode(), "PYTHONPATH": places}
+    package_path = os.path.dirname(os.path.abspath(__file__))
+    paths = os.pathsep.join(os.path.abspath(p) for p in sys.path)
+    environment = {**os.environ, "LAMINA_TOKEN": key.decode(), "PYTHONPATH": paths}
     log = os.environ.get("LAMINA_COORDINATOR_LOG")
-    command = [sys.executable, "-c", _LIGHT, here, address, f"--patience={patience}", "--detach" if detach else "--leash"]
+    command = [sys.executable, "-c", _PROGRAM, package_path, address, f"--startup-timeout={startup_timeout}",
+               "--detach" if detach else "--exit-on-stdin-close"]
     with open(log, "ab") if log else open(os.devnull, "wb") as errors:
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL if detach else subprocess.PIPE, stdout=subprocess.PIPE,
-                                 stderr=errors, cwd="/", env=environment, start_new_session=True)
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL if detach else subprocess.PIPE,
+                                 stdout=subprocess.PIPE, stderr=errors, cwd="/", env=environment,
+                                 start_new_session=True)
     assert child.stdout is not None
     with child.stdout as out:
-        line = out.readline()  # its end, if it ends
+        line = out.readline()  # empty if the process ends without a report
     if detach:
         child.wait()
     try:
-        words = json.loads(line)
+        report = json.loads(line)
     except ValueError:
-        raise ConnectionError(f"{CALL}: the coordinator ({sys.executable}) did not start; LAMINA_COORDINATOR_LOG=file keeps "
-                              "what it says") from None
-    if "error" in words:
+        raise ConnectionError(f"{CALL}: the coordinator ({sys.executable}) did not start; set "
+                              "LAMINA_COORDINATOR_LOG=file to see its output") from None
+    if "error" in report:
         child.wait()
-        raise OSError(words["errno"] or errno.EINVAL, words["error"])
-    return words["address"], child
+        raise OSError(report["errno"] or errno.EINVAL, report["error"])
+    return report["address"], child

@@ -1,8 +1,11 @@
-"""The stock's names of this room, for its face and for stand-ins that change a few: `from lamina_runtime.stock import *`."""
+"""The default implementation of the package, re-exported by `__init__`.
+
+A plugin that changes a few names starts with `from lamina_runtime._default import *`.
+"""
 from importlib import import_module
 from typing import Any
 
-from . import _jaxlib  # noqa: F401  first: it sets jaxlib up
+from . import _jaxlib  # noqa: F401  first: it configures jaxlib
 from lamina_lowering import lower
 from lamina_tracing import slots
 from lamina_tracing.extend import hide_frames_of, register_array_type
@@ -67,5 +70,5 @@ ready_numbers.install()
 def __getattr__(name: str) -> Any:
     if name in ("checkpointing", "distributed", "dlpack", "ffi", "host_callback", "launch", "memory_layouts", "multihost_utils",
                 "pjit", "planning", "plans", "profiler", "visualizing"):
-        return import_module(f"{__package__}.{name}")  # seldom needed, so imported on demand
+        return import_module(f"{__package__}.{name}")  # rarely used, so imported on demand
     raise AttributeError(f"module {__package__!r} has no attribute {name!r}")

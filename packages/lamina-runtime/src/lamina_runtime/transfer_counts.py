@@ -1,4 +1,4 @@
-"""How many arrays have passed between host and devices, so that a test can hold a program to none."""
+"""Count the transfers between host and devices, so that a test can check that a program makes none."""
 from __future__ import annotations
 
 import threading
@@ -7,11 +7,11 @@ from typing import NamedTuple
 __all__ = ["TransferCounts", "got", "put", "transfer_counts"]
 
 _lock = threading.Lock()
-_counts = [0, 0, 0, 0]
+_counts = [0, 0, 0, 0]  # the fields of TransferCounts
 
 
 class TransferCounts(NamedTuple):
-    """Arrays and bytes that went each way; the difference of two is what happened between."""
+    """Numbers of arrays and bytes moved in each direction. The difference of two counts the transfers between them."""
 
     to_host_arrays: int = 0
     to_host_bytes: int = 0
@@ -23,11 +23,11 @@ class TransferCounts(NamedTuple):
 
 
 def transfer_counts() -> TransferCounts:
-    """Transfers between host and devices since the process began.
+    """Return the counts of transfers between host and devices since the process began.
 
-    Counted is what Python moves: each host array put on a device, once per device, and each array read on the host, also on CPU
-    devices where reading copies nothing. Not counted are host arguments of a call that jaxlib repeats by itself, which it moves
-    without asking (the first such call is counted), and numbers that callbacks exchange with their program.
+    Counted are the transfers that Python makes: each host array that is put on a device, once per device, and each
+    array that is read on the host, also on CPU devices, where reading copies nothing. Not counted are host arguments on
+    jaxlib's fast path (the first such call is counted), and values that callbacks exchange with their program.
 
     >>> from lamina_runtime import device_put
     >>> before = transfer_counts()
@@ -40,14 +40,14 @@ def transfer_counts() -> TransferCounts:
 
 
 def got(arrays: int, size: int) -> None:
-    """Arrays were read, of so many bytes together."""
+    """Count arrays read on the host, and their bytes in total."""
     with _lock:
         _counts[0] += arrays
         _counts[1] += size
 
 
 def put(arrays: int, size: int) -> None:
-    """Arrays were put on devices, of so many bytes together."""
+    """Count arrays put on devices, and their bytes in total."""
     with _lock:
         _counts[2] += arrays
         _counts[3] += size

@@ -1,8 +1,8 @@
-"""Transfer guards: find out where arrays move between host and devices without being asked to.
+"""Guard transfers: log or refuse implicit transfers between host and devices.
 
-Levels: "allow"; "log" and "disallow" act on implicit transfers, "log_explicit" and "disallow_explicit" also on those
-asked for with `device_put` and `device_get`. On CPU devices reading an array is no transfer. Nor are the plain numbers that
-functions of the house and operators are called with, as in `x + 1` and `x[0]`.
+Levels: "allow"; "log" and "disallow" act on implicit transfers; "log_explicit" and "disallow_explicit" also act on
+explicit ones (`device_put`, `device_get`). On CPU devices, reading an array is not a transfer. Scalar arguments of
+library functions and operators are not guarded, e.g. in `x + 1` and `x[0]`.
 """
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ __all__ = ["DIRECTIONS", "asked_for", "for_numbers", "is_set", "marked", "tell_r
            "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device"]
 
 LEVELS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
-used = False  # whether a guard was ever set: until then transfers need not say that they are asked for
+used = False  # whether a guard was ever set; until then, transfers need not be marked as explicit
 
 
 def _guard(direction: str) -> config.Option:
     option = config.Option(f"transfer_guard_{direction}", "allow", choices=LEVELS, means={None: "allow"},
-                           help=f"what to do about {direction.replace('_', '-')} transfers: {', '.join(LEVELS)}")
+                           help=f"how to handle {direction.replace('_', '-')} transfers: {', '.join(LEVELS)}")
 
-    heard: list[Any] = []  # jaxlib's copy of the level, made part of its signatures when there first is a guard
+    # The host-to-device level becomes part of jaxlib's cache keys when a guard is set for the first time.
+    watchers: list[Any] = []
 
-    def tell(value: Any, is_local: bool) -> None:
+    def on_change(value: Any, is_local: bool) -> None:
         global used
         used = used or (value is not config.UNSET and value != "allow")
-        if used and not heard and direction == "host_to_device":
-            heard.append(_jaxlib.watch_into(_jaxlib.new_state(f"transfer_guard_{direction}", "allow")))
-        for hear in heard:
-            hear(value, is_local)
+        if used and not watchers and direction == "host_to_device":
+            watchers.append(_jaxlib.watch_into(_jaxlib.new_state(f"transfer_guard_{direction}", "allow")))
+        for watcher in watchers:
+            watcher(value, is_local)
         _jaxlib.set_transfer_guard(direction, None if value is config.UNSET else value, is_local)
 
-    option.watch(tell)
+    option.watch(on_change)
     return option
 
 
@@ -55,48 +56,52 @@ def _set_all(value: Any, is_local: bool) -> None:
             option.set(value)
 
 
-_every = config.Option("transfer_guard", "allow", choices=LEVELS, means={None: "allow"},
-                       help="sets the guards of all three directions")
-_every.watch(_set_all)
+_all_directions = config.Option("transfer_guard", "allow", choices=LEVELS, means={None: "allow"},
+                                help="sets the guards of all three directions")
+_all_directions.watch(_set_all)
 
 
 @contextmanager
 def transfer_guard(new_val: str) -> Iterator[None]:
-    """A block with the guards of all three directions set; "allow", "log", "disallow", "log_explicit" or
-    "disallow_explicit".
+    """Context with the guards of all three directions set.
+
+    Args:
+      new_val: "allow", "log", "disallow", "log_explicit" or "disallow_explicit".
 
     >>> with transfer_guard("disallow"):
     ...     pass
     """
     with ExitStack() as stack:
-        for option in (*DIRECTIONS, _every):  # the last says in the block what it was given
+        for option in (*DIRECTIONS, _all_directions):  # the last one so that config.transfer_guard shows `new_val`
             stack.enter_context(option(new_val))
         yield
 
 
 def is_set() -> bool:
-    """Whether moves from the host are looked at in this thread."""
+    """Return whether host-to-device transfers are guarded in this thread."""
     return used and transfer_guard_host_to_device.value != "allow"
 
 
 def for_numbers(args: Iterable[Any]) -> AbstractContextManager[None]:
-    """A block in which a function of the house, or an op, runs on `args`: plain numbers among them are part of the call, as
-    indices and bounds are, and no transfer that anybody should hear of; arrays are."""
+    """Context in which a library function or a primitive runs on `args`.
+
+    If all host arguments are scalars, e.g. indices or bounds, their transfers are explicit: the guard ignores them.
+    """
     if is_set() and all(type(x) is _jaxlib.ArrayImpl or not np.ndim(x) for x in args):
         return _jaxlib.explicit_transfer("put")
     return nullcontext()
 
 
 def tell_refused(call: str, error: Exception) -> None:
-    """ExecutionError, if jaxlib's `error` says that a guard refuses a transfer."""
+    """Raise ExecutionError if an error of jaxlib reports that a guard disallows a transfer."""
     if "Disallowed" in str(error):
-        raise ExecutionError(f"{call}: the transfer guard refuses to move an array: {error}. Ask for it with device_put or "
+        raise ExecutionError(f"{call}: the transfer guard refuses to move an array: {error}. Use device_put or "
                              "device_get, or allow it with lamina.transfer_guard('allow')") from error
 
 
 @contextmanager
 def marked(kind: str, call: str) -> Iterator[None]:
-    """A block of `call` whose transfers are explicit; `kind` is 'put' or 'get'."""
+    """Context of `call` in which transfers are explicit; `kind` is 'put' or 'get'."""
     try:
         with _jaxlib.explicit_transfer(kind):
             yield
@@ -106,13 +111,13 @@ def marked(kind: str, call: str) -> Iterator[None]:
 
 
 def asked_for(kind: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator of a function whose transfers are explicit; `kind` is 'put' or 'get'."""
+    """Mark the transfers of a function as explicit (decorator); `kind` is 'put' or 'get'."""
     def decorate(fun: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fun)
-        def asked(*args: Any, **kwargs: Any) -> Any:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
             if not used:
                 return fun(*args, **kwargs)
             with marked(kind, fun.__name__):
                 return fun(*args, **kwargs)
-        return asked
+        return wrapper
     return decorate

@@ -1,4 +1,4 @@
-"""Moving values between the host and devices: `device_put`, its sharded and replicated forms, `device_get`."""
+"""Move values between the host and devices: `device_put`, its sharded and replicated forms, `device_get`."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -21,24 +21,24 @@ def _is_target(x: Any) -> bool:
     return x is None or isinstance(x, (_jaxlib.Device, _jaxlib.Sharding, PartitionSpec))
 
 
-def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False, may_alias: bool | None = None) -> Any:
+def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False,
+               may_alias: bool | None = None) -> Any:
     """Put the arrays of a tree on a device.
 
     Args:
       x: array, number or tree of them.
-      device: a device or a sharding; the results are then committed to it and decide where programs run. None: host
-        values go to the default device, uncommitted, and arrays stay where they are. In a block `with mesh:` a
-        `PartitionSpec` will do. A tree of these that is a prefix of `x` gives each part its own.
-      src: where `x` lies, for code that says so; nobody needs to know.
-      donate: the caller gives up the arrays of `x`.
-      may_alias: False asks for memory of its own. Arrays are immutable and copies are made where they are needed, so this
-        changes nothing, nor does True.
+      device: a device or a sharding, to which the results are committed: programs then run there. None: host values go
+        to the default device, uncommitted, and arrays are not moved. In a block `with mesh:` it may be a
+        `PartitionSpec`. It may also be a tree of these that is a prefix of `x`.
+      src: the device of `x`; ignored.
+      donate: delete the arrays of `x` after they are moved.
+      may_alias: ignored. Arrays are immutable, so aliasing cannot be observed.
     Returns:
       `x` with an `Array` at each leaf. Host memory is copied before this returns.
     Raises:
-      TypeError: a leaf is no array or number.
-      ValueError: an array cannot be split as a sharding says.
-      ExecutionError: the memory of the device does not suffice.
+      TypeError: a leaf is not an array or a number.
+      ValueError: a sharding does not fit an array.
+      ExecutionError: the device is out of memory.
 
     >>> device_put([1.0, 2])
     [Array(1., dtype=float32, weak_type=True), Array(2, dtype=int32, weak_type=True)]
@@ -98,7 +98,7 @@ def _put_leaf(x: Any, target: Any, donate: bool = False) -> Any:
         return _put_leaf(x.__jax_array__(), target, donate)
     aval = _type_of("device_put", x)
     if dtypes.is_key(aval.dtype):
-        return keys_of(x, lambda words: _put_leaf(words, target))
+        return keys_of(x, lambda data: _put_leaf(data, target))
     if target is None:
         return arrays.put(x, backends.default_device(), False, aval)
     if isinstance(target, _jaxlib.Device):
@@ -107,69 +107,71 @@ def _put_leaf(x: Any, target: Any, donate: bool = False) -> Any:
 
 
 def spread(x: Any, aval: ShapedArray, sharding: Any) -> Any:
-    """A host value placed by a sharding, committed."""
-    if aval.shape in getattr(sharding, "plans", ()):  # our own, and arrays of this shape were found to fit
+    """Put a host value on devices with a sharding, committed."""
+    if aval.shape in getattr(sharding, "split_plans", ()):  # interned, and this shape was found to fit
         owner.check_open(sharding._internal_device_list[0])
     else:
         sharding = shardings.fitted("device_put", aval.shape, sharding)
     if type(sharding) is SingleDeviceSharding:
         return arrays.put(x, sharding._device, True, aval, sharding)
     host = np.asarray(x, aval.dtype)
-    where, parts = shardings.plan(sharding, aval.shape)
+    devices, parts = shardings.plan(sharding, aval.shape)
     if parts is None:
-        return arrays.put_pieces(aval, sharding, [host] * len(where), where)
-    if 0 in host.strides:  # rows that share memory, see arrays.put_pieces
+        return arrays.put_pieces(aval, sharding, [host] * len(devices), devices)
+    if 0 in host.strides:  # a broadcast array: its parts may share memory, see arrays.put_pieces
         host = np.array(host)
-    return arrays.put_pieces(aval, sharding, [host[p] for p in parts], where)
+    return arrays.put_pieces(aval, sharding, [host[p] for p in parts], devices)
 
 
 def _move(x: Any, target: Any) -> Any:
-    """An array placed elsewhere; itself when it is there and committed already. Between devices of one platform it does not
-    pass through the host."""
+    """Move an array to a device or sharding; return it unchanged if it is committed there already.
+
+    Between devices of one platform, the data does not pass through the host.
+    """
     arrays.check_alive(x)
     aval, old = x.aval, x._sharding
     sharding = shardings.single(target) if isinstance(target, _jaxlib.Device) else shardings.fitted(
         "device_put", aval.shape, target)
     if old is sharding or old == sharding:
         if x._committed:
-            return x if old.face == sharding.face else _said_so(x, sharding)
+            return x if old.face == sharding.face else _with_named_sharding(x, sharding)
         if type(old) is SingleDeviceSharding:
             return arrays.put_pieces(aval, sharding, [x], [old._device])
     if type(old) is SingleDeviceSharding and type(sharding) is SingleDeviceSharding:
         if old._device.client is sharding._device.client:
             return arrays.put_pieces(aval, sharding, [x], [sharding._device])
     if old.num_devices > 1 and old.is_fully_addressable and not sharding.is_fully_addressable:
-        raise ValueError(f"device_put: {aval.long()} lies on devices of this process, as its part of something; {sharding} is "
-                         "over several processes. lamina.make_array_from_process_local_data makes one array of all parts; "
-                         "np.asarray(x) is a value to be put, the same in each process")
+        raise ValueError(f"device_put: {aval.long()} is on devices of this process only, and {sharding} spans several "
+                         "processes. If it is this process's part, use lamina.make_array_from_process_local_data. If "
+                         "it is the full array, the same in each process, pass np.asarray(x)")
     out = on_device.moved(x, sharding)
     return spread(arrays.host_value(x), aval, sharding) if out is None else out
 
 
-def _said_so(x: Any, sharding: Any) -> Any:
-    """The same array, whose placement another sharding says in other names."""
+def _with_named_sharding(x: Any, sharding: Any) -> Any:
+    """Return an array over the same memory with an equal sharding that has other names."""
     out = arrays.with_type(x, x.aval, sharding)
     safe_launch.share_memory(x, out)
     return out
 
 
-def _device_tuple(call: str, given: Any) -> tuple[Any, ...]:
-    if not isinstance(given, Sequence) or isinstance(given, str):
-        raise ValueError(f"{call}: devices: expected a sequence of devices; got {type(given).__name__}: {given!r}")
-    if not given:
+def _device_tuple(call: str, devices: Any) -> tuple[Any, ...]:
+    if not isinstance(devices, Sequence) or isinstance(devices, str):
+        raise ValueError(f"{call}: devices: expected a sequence of devices; got {type(devices).__name__}: {devices!r}")
+    if not devices:
         raise ValueError(f"{call}: devices: expected at least one device; got an empty sequence")
-    return backends.check_devices(call, given)
+    return backends.check_devices(call, devices)
 
 
 @transfer_guards.asked_for("put")
 def device_put_sharded(shards: Sequence[Any], devices: Sequence[Any]) -> Any:
-    """Put one tree on each device, as the rows of one array per leaf.
+    """Put one tree on each device, and stack each leaf into one sharded array.
 
     Args:
-      shards: trees of one structure, whose leaves at one place have one shape and dtype; one per device.
+      shards: one tree per device. All have the same structure, and corresponding leaves the same shape and dtype.
       devices: as many devices.
     Returns:
-      A tree of arrays `[len(devices), ...]`, one row per device, as `pmap` takes and gives them.
+      A tree of arrays `[len(devices), ...]` with one element of the first dimension per device, as in `pmap`.
     Raises:
       ValueError: the lengths, structures, shapes or dtypes do not match.
 
@@ -179,88 +181,92 @@ def device_put_sharded(shards: Sequence[Any], devices: Sequence[Any]) -> Any:
     call = "device_put_sharded"
     if not isinstance(shards, Sequence) or isinstance(shards, str):
         raise ValueError(f"{call}: shards: expected a sequence of trees; got {type(shards).__name__}")
-    where = _device_tuple(call, devices)
-    if len(shards) != len(where):
-        raise ValueError(f"{call}: expected one shard per device; got {len(shards)} shards and {len(where)} devices")
+    distinct = _device_tuple(call, devices)
+    if len(shards) != len(distinct):
+        raise ValueError(f"{call}: expected one shard per device; got {len(shards)} shards and {len(distinct)} devices")
     first, tree = trees.tree_flatten(shards[0])
-    columns = [first]
+    flat_shards = [first]
     for i, shard in enumerate(shards[1:], 1):
         leaves, other = trees.tree_flatten(shard)
         if other != tree:
             raise ValueError(f"{call}: the shards must have one tree structure; shard 0 has {tree}, shard {i} has "
                              f"{other}")
-        columns.append(leaves)
-    return tree.unflatten([_stack(call, rows, where) for rows in zip(*columns)])
+        flat_shards.append(leaves)
+    return tree.unflatten([_stack(call, leaves, distinct) for leaves in zip(*flat_shards)])
 
 
-def _stack(call: str, rows: Sequence[Any], where: tuple[Any, ...]) -> Any:
-    avals = [_type_of(call, r) for r in rows]
+def _stack(call: str, shards: Sequence[Any], devices: tuple[Any, ...]) -> Any:
+    """Return an array with one shard on each device along a new leading dimension."""
+    avals = [_type_of(call, x) for x in shards]
     for i, a in enumerate(avals):
         if not a.same_type(avals[0]):
             raise ValueError(f"{call}: the shards must have one shape and dtype; shard 0 has {avals[0].long()}, "
                              f"shard {i} has {a.long()}")
     one = avals[0]
-    row = shaped((1, *one.shape), one.dtype, one.weak_type)
-    aval = shaped((len(rows), *one.shape), one.dtype, one.weak_type)
-    done: dict[int, Any] = {}  # the rows may be one array many times
-    for x in rows:
-        if type(x) is ArrayImpl and id(x) not in done and x._sharding._internal_device_list[0].client is where[0].client:
+    shard_aval = shaped((1, *one.shape), one.dtype, one.weak_type)
+    aval = shaped((len(shards), *one.shape), one.dtype, one.weak_type)
+    client = devices[0].client
+    done: dict[int, Any] = {}  # by id, because the shards may be the same array several times
+    for x in shards:
+        if type(x) is ArrayImpl and id(x) not in done and x._sharding._internal_device_list[0].client is client:
             arrays.check_alive(x)
-            one_place = _move(x, where[0]) if x._sharding.num_devices > 1 else x
-            done[id(x)] = on_device.reshaped(one_place, x.aval, row, one_place._sharding._device, True)
-    # Copies of what is on the host: no two may share memory, see arrays.put_pieces.
-    pieces = [done[id(x)] if id(x) in done else np.array(x, one.dtype)[None] for x in rows]
-    return arrays.put_pieces(aval, shardings.mapped(where, len(aval.shape), ((0, len(rows)),)), pieces, where)
+            single = _move(x, devices[0]) if x._sharding.num_devices > 1 else x
+            done[id(x)] = on_device.reshaped(single, x.aval, shard_aval, single._sharding._device, True)
+    # Copy host values, because no two pieces may share memory, see arrays.put_pieces.
+    pieces = [done[id(x)] if id(x) in done else np.array(x, one.dtype)[None] for x in shards]
+    sharding = shardings.mapped(devices, len(aval.shape), ((0, len(shards)),))
+    return arrays.put_pieces(aval, sharding, pieces, devices)
 
 
 @transfer_guards.asked_for("put")
 def device_put_replicated(x: Any, devices: Sequence[Any]) -> Any:
-    """Put a copy of a tree on each device, as the rows of one array per leaf.
+    """Put a copy of a tree on each device, and stack the copies of each leaf into one sharded array.
 
     Args:
       x: array, number or tree of them.
-      devices: where to.
+      devices: the devices.
     Returns:
-      A tree of arrays `[len(devices), ...]`, every row equal to the leaf.
+      A tree of arrays `[len(devices), ...]`; each element of the first dimension equals the leaf.
     Raises:
-      ValueError: `devices` is empty or no sequence of devices.
+      ValueError: `devices` is empty or not a sequence of devices.
     """
     call = "device_put_replicated"
-    where = _device_tuple(call, devices)
-    return trees.tree_map(lambda leaf: _stack(call, [leaf] * len(where), where), x)
+    distinct = _device_tuple(call, devices)
+    return trees.tree_map(lambda leaf: _stack(call, [leaf] * len(distinct), distinct), x)
 
 
 @transfer_guards.asked_for("get")
 def device_get(x: Any) -> Any:
-    """Bring the arrays of a tree to the host.
+    """Copy the arrays of a tree to the host.
 
     Returns:
-      `x` with NumPy arrays in place of arrays; other leaves stay, traced values among them, and so do keys, which NumPy has
-      none of.
+      `x` with NumPy arrays in place of arrays. Other leaves are unchanged, e.g. traced values and PRNG keys.
 
     >>> device_get({"a": device_put(1.0)})
     {'a': array(1., dtype=float32)}
     """
     flat, tree = trees.tree_flatten(x)
-    for leaf in flat:
+    for leaf in flat:  # start all copies before waiting for the first
         if type(leaf) is ArrayImpl:
             leaf.copy_to_host_async()
-    return tree.unflatten([np.asarray(leaf) if hasattr(leaf, "__array__") and not isinstance(leaf, (Tracer, KeyArray)) else leaf
-                           for leaf in flat])
+    return tree.unflatten([
+        np.asarray(leaf) if hasattr(leaf, "__array__") and not isinstance(leaf, (Tracer, KeyArray)) else leaf
+        for leaf in flat])
 
 
 def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = None) -> Any:
-    """An array over memory that another library owns and shares through DLPack.
+    """Make an array over memory that another library shares through DLPack.
 
-    The memory itself is used where it lies row by row and has a dtype in use, else a copy: memory in another order, with
-    gaps or backwards, read-only NumPy arrays, and 64-bit numbers while `config.enable_x64` is off, which become 32-bit ones.
+    The memory is used without a copy if it is in row-major order and has a supported dtype. Copied are: memory in
+    another order, with gaps or negative strides; read-only NumPy arrays; 64-bit numbers while `config.enable_x64` is
+    off, which become 32-bit numbers.
 
     Args:
       external_array: an array of another library: an object with `__dlpack__` and `__dlpack_device__`.
-      device: where the array is wanted; None: where the memory is.
-      copy: True gives memory of its own in any case; False refuses where memory would have to be copied.
+      device: the device of the result; None: that of the memory.
+      copy: True: always copy; False: raise an error if a copy is necessary; None: copy if necessary.
     Raises:
-      TypeError: `external_array` shares no memory through DLPack.
+      TypeError: `external_array` does not support DLPack.
       BufferError: the owner does not share this memory, or its layout or dtype is not understood; or `copy` is
         False and it would have to be copied.
 
@@ -273,51 +279,53 @@ def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = Non
     except AttributeError:
         raise TypeError("from_dlpack: expected an array that shares its memory through DLPack (with __dlpack__ and "
                         f"__dlpack_device__); got {type(x).__name__}") from None
-    if kind == 1:
-        owner = backends.local_devices(backend="cpu")[0]
+    if kind == 1:  # DLPack's codes: 1 is CPU, 2 CUDA, 13 CUDA managed memory
+        home = backends.local_devices(backend="cpu")[0]
     elif kind in (2, 13):
-        owner = next(d for d in backends.local_devices(backend="cuda") if d.local_hardware_id == number)
+        home = next(d for d in backends.local_devices(backend="cuda") if d.local_hardware_id == number)
     else:
         raise ValueError(f"from_dlpack: expected memory of a CPU or a CUDA device; got DLPack device type {int(kind)}")
-    if type(x) is ArrayImpl and x.dtype.kind == "V":  # bfloat16 and the small floats: not every release shares them
-        return device_put(x, owner if device is None else device)
-    found = _copied(x, owner) if type(x) is np.ndarray and not _shareable(x) else _shared(x, owner, kind == 1)
+    # bfloat16 and the small floats: not every release of jaxlib exports them.
+    if type(x) is ArrayImpl and x.dtype.kind == "V":
+        return device_put(x, home if device is None else device)
+    found = _copy_to(x, home) if type(x) is np.ndarray and not _is_shareable(x) else _share(x, home, kind == 1)
     if copy is not None and kind == 1:
         same = np.asarray(found).ctypes.data == np.from_dlpack(x).ctypes.data
         if copy and same:
-            found = _copied(np.asarray(found), owner)
+            found = _copy_to(np.asarray(found), home)
         elif not copy and not same:
-            raise BufferError(f"from_dlpack: copy=False, but the memory of this {type(x).__name__} cannot be used as it lies: "
-                              "pass an array that lies row by row and may be written to, of a dtype in use; or copy=None")
+            raise BufferError(f"from_dlpack: copy=False, but the memory of this {type(x).__name__} must be copied: "
+                              "pass a writable array in row-major order, of a supported dtype; or copy=None")
     return found if device is None else device_put(found, device)
 
 
-def _shareable(x: np.ndarray) -> bool:
+def _is_shareable(x: np.ndarray) -> bool:
     return x.flags.c_contiguous and x.flags.writeable and dtypes.canonical(x.dtype) == x.dtype
 
 
-def _copied(x: np.ndarray, owner: Any) -> Any:
-    return arrays.put(np.array(x, order="C"), owner, True, _type_of("from_dlpack", x))
+def _copy_to(x: np.ndarray, device: Any) -> Any:
+    return arrays.put(np.array(x, order="C"), device, True, _type_of("from_dlpack", x))
 
 
-def _shared(x: Any, owner: Any, on_host: bool) -> Any:
+def _share(x: Any, device: Any, on_host: bool) -> Any:
+    """Return an array over the memory of `x`, or a copy if jaxlib or this package cannot use the memory."""
     try:
-        raw = _jaxlib.from_dlpack(x.__dlpack__(), owner)
+        raw = _jaxlib.from_dlpack(x.__dlpack__(), device)
     except (_jaxlib.JaxRuntimeError, BufferError) as e:
-        try:  # NumPy understands every step between elements
-            return _copied(np.from_dlpack(x), owner)
+        try:  # NumPy supports arbitrary strides
+            return _copy_to(np.from_dlpack(x), device)
         except Exception:
-            raise BufferError(f"from_dlpack: the memory of this {type(x).__name__} cannot be shared: {e}. Pass a copy that "
-                              "lies row by row") from e
+            raise BufferError(f"from_dlpack: the memory of this {type(x).__name__} cannot be shared: {e}. Pass a copy "
+                              "in row-major order") from e
     value = raw._single_device_array_to_np_array_did_copy()[0] if on_host else x
     dtype = np.dtype(value.dtype)
     if on_host and not (value.flags.c_contiguous and dtypes.canonical(dtype) == dtype):
-        return _copied(value, owner)
-    return arrays.with_type(raw, shaped(tuple(value.shape), dtype), shardings.single(owner))
+        return _copy_to(value, device)
+    return arrays.with_type(raw, shaped(tuple(value.shape), dtype), shardings.single(device))
 
 
 def block_until_ready(x: Any) -> Any:
-    """Wait until every array of a tree is computed; returns the tree."""
+    """Wait until every array of a tree is computed; return the tree."""
     found = [leaf.words if type(leaf) is KeyArray else leaf for leaf in trees.tree_leaves(x)
              if type(leaf) is ArrayImpl or type(leaf) is KeyArray]
     try:

@@ -1,4 +1,7 @@
-"""jaxlib's C++ tree registry behind `lamina_ir.trees`: the call path flattens with it, so everything should."""
+"""Use jaxlib's C++ pytree registry as the backend of `lamina_ir.trees`.
+
+jaxlib's call path flattens with this registry, so that all other code has to agree with it.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -11,15 +14,16 @@ from . import _jaxlib
 __all__ = ["CALLS", "REGISTRY", "JaxlibBackend", "install"]
 
 REGISTRY = _jaxlib.PyTreeRegistry()
-CALLS = _jaxlib.PyTreeRegistry()  # of call objects: here arrays of keys are nodes, of which programs take and give the words
+# The registry of call objects. Here key arrays are nodes: compiled programs take and return their uint32 data.
+CALLS = _jaxlib.PyTreeRegistry()
 _NAME = "lamina_registry"
-# A treedef is pickled with the name of its registry, looked up in this module of jaxlib.
+# jaxlib pickles a treedef with the name of its registry and looks that name up in its own module `pytree`.
 REGISTRY.__name__ = _NAME
 setattr(_jaxlib.pytree, _NAME, REGISTRY)
 
 
 class JaxlibBackend:
-    """The backend protocol of `lamina_ir.trees` on `PyTreeRegistry`."""
+    """Implement the backend protocol of `lamina_ir.trees` with `PyTreeRegistry`."""
 
     def __init__(self) -> None:
         self.flatten = REGISTRY.flatten
@@ -45,6 +49,6 @@ class JaxlibBackend:
 
 
 def install() -> None:
-    """Flatten every tree with jaxlib from now on."""
+    """Make jaxlib's registry the backend of `lamina_ir.trees`."""
     if not isinstance(trees.backend(), JaxlibBackend):
         trees.set_backend(JaxlibBackend())

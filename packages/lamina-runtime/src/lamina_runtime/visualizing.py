@@ -1,4 +1,4 @@
-"""Pictures of how arrays lie: as text, as SVG."""
+"""Draw shardings as text and as SVG."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -12,14 +12,14 @@ from ._jaxlib import ArrayImpl
 __all__ = ["Picture", "inspect_array_sharding", "visualize", "visualize_array_sharding", "visualize_sharding"]
 
 def _parts(call: str, shape: Sequence[int], sharding: Any) -> dict[drawings.Block, list[Any]]:
-    """(begin, end) along each dimension -> the devices that hold this part, in order of the parts."""
+    """Return a dict from parts, as (begin, end) along each dimension, to their devices, in order of the parts."""
     dims = tuple([int(n) for n in shape])
     if not isinstance(sharding, _jaxlib.Sharding):
         raise TypeError(f"{call}: expected a sharding, as an array's `.sharding`; got {type(sharding).__name__}: "
                         f"{sharding!r:.60}")
-    place = shardings.fitted(call, dims, sharding)
+    fitting = shardings.fitted(call, dims, sharding)
     found: dict[drawings.Block, list[Any]] = {}
-    for device, index in place.devices_indices_map(dims).items():
+    for device, index in fitting.devices_indices_map(dims).items():
         found.setdefault(tuple([s.indices(n)[:2] for s, n in zip(index, dims)]), []).append(device)
     return dict(sorted(found.items()))
 
@@ -28,41 +28,43 @@ def _names(devices: Sequence[Any]) -> str:
     return f"{devices[0].platform.upper()} {drawings.numbers(sorted([d.id for d in devices]))}"
 
 
-def _boxes(rows: list[list[str]]) -> str:
-    wide = max(len(text) for row in rows for text in row) + 2
-    rows = [_shortened(row, max(3, _WIDEST // (wide + 1)), "...") for row in rows]
-    rows = _shortened(rows, _MOST_ROWS, ["..."] * len(rows[0]))
+def _draw_table(rows: list[list[str]]) -> str:
+    """Draw a table of texts with box-drawing characters."""
+    width = max(len(text) for row in rows for text in row) + 2
+    rows = [_abbreviate(row, max(3, _MAX_WIDTH // (width + 1)), "...") for row in rows]
+    rows = _abbreviate(rows, _MAX_ROWS, ["..."] * len(rows[0]))
     n = len(rows[0])
-    top, between, bottom = (left + middle.join(["─" * wide] * n) + right for left, middle, right in ("┌┬┐", "├┼┤", "└┴┘"))
-    lines = ["│" + "│".join([text.center(wide) for text in row]) + "│" for row in rows]
+    top, between, bottom = (left + middle.join(["─" * width] * n) + right
+                            for left, middle, right in ("┌┬┐", "├┼┤", "└┴┘"))
+    lines = ["│" + "│".join([text.center(width) for text in row]) + "│" for row in rows]
     return "\n".join([top, f"\n{between}\n".join(lines), bottom])
 
 
-_WIDEST, _MOST_ROWS = 120, 16
+_MAX_WIDTH, _MAX_ROWS = 120, 16
 
 
-def _shortened(parts: list[Any], most: int, gap: Any) -> list[Any]:
-    """Without those before the last, where they are too many."""
-    return parts if len(parts) <= most else [*parts[:most - 2], gap, parts[-1]]
+def _abbreviate(parts: list[Any], limit: int, gap: Any) -> list[Any]:
+    """Replace parts before the last one by `gap` if there are more than `limit`."""
+    return parts if len(parts) <= limit else [*parts[:limit - 2], gap, parts[-1]]
 
 
 def _text(parts: dict[drawings.Block, list[Any]]) -> str:
-    said = [(f"{lead}\n" if lead else "") + _boxes([[_names(parts[p]) for p in row] for row in rows])
-            for lead, rows in drawings.tables(parts)]
-    return "\n".join(_shortened(said, _MOST_ROWS, "..."))
+    drawn = [(f"{lead}\n" if lead else "") + _draw_table([[_names(parts[p]) for p in row] for row in rows])
+             for lead, rows in drawings.tables(parts)]
+    return "\n".join(_abbreviate(drawn, _MAX_ROWS, "..."))
 
 
-def visualize_sharding(shape: Sequence[int], sharding: Any, *, use_color: bool = False, scale: float = 1.0, min_width: int = 9,
-                       max_width: int = 80, color_map: Any = None) -> None:
+def visualize_sharding(shape: Sequence[int], sharding: Any, *, use_color: bool = False, scale: float = 1.0,
+                       min_width: int = 9, max_width: int = 80, color_map: Any = None) -> None:
     """Print which device holds which part of an array of this shape.
 
     Args:
       shape: of the array.
-      sharding: how it lies.
-      use_color, scale, min_width, max_width, color_map: change nothing; boxes are as wide as the names.
+      sharding: its sharding.
+      use_color, scale, min_width, max_width, color_map: ignored. Boxes are as wide as the device names.
     Raises:
-      TypeError: `sharding` is none.
-      ValueError: an array of this shape cannot lie so.
+      TypeError: `sharding` is not a sharding.
+      ValueError: `sharding` does not fit the shape.
 
     >>> import lamina_runtime
     >>> from lamina_parallel import Mesh, PartitionSpec
@@ -80,9 +82,9 @@ def visualize_array_sharding(arr: Any, **options: Any) -> None:
 
     Args:
       arr: the array.
-      options: as of `visualize_sharding`.
+      options: as in `visualize_sharding`.
     Raises:
-      TypeError: it is no array on devices.
+      TypeError: `arr` is not an array on devices.
 
     >>> import lamina_runtime
     >>> visualize_array_sharding(lamina_runtime.device_put(1.0, lamina_runtime.devices()[0]))
@@ -94,14 +96,14 @@ def visualize_array_sharding(arr: Any, **options: Any) -> None:
 
 
 def inspect_array_sharding(value: Any, *, callback: Callable[[Any], Any]) -> None:
-    """Hand on how arrays lie on devices.
+    """Call a function with the sharding of each array of a tree.
 
     Args:
       value: tree of arrays.
-      callback: called with the sharding of each.
+      callback: called with the sharding of each array.
     Raises:
-      TypeError: a leaf is no array on devices. Inside of `jit` the compiler says where a value will lie, after the function has
-        run: return it, or ask `jit(f).lower(...).compile().output_shardings`.
+      TypeError: a leaf is not an array on devices. Inside `jit`, the compiler chooses shardings after the function was
+        traced: return the value, or use `jit(f).lower(...).compile().output_shardings`.
 
     >>> import lamina_runtime
     >>> x = lamina_runtime.device_put(1.0, lamina_runtime.devices()[0])
@@ -114,16 +116,17 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Any], Any]) -> Non
 
 def _array(call: str, x: Any) -> Any:
     if type(x) is not ArrayImpl:
-        raise TypeError(f"{call}: expected an array on devices; got {type(x).__name__}. Inside of jit, where a value will lie "
-                        "is not known yet: return it")
+        raise TypeError(f"{call}: expected an array on devices; got {type(x).__name__}. Inside jit, shardings are not "
+                        "known yet: return the value")
     return x
 
 
 class Picture:
-    """Which device holds which part: text when printed, a drawing in notebooks and as `.svg`.
+    """A drawing of a sharding: text when printed, SVG in notebooks.
 
     Attributes:
-      text, svg: the two forms.
+      text: the drawing as text.
+      svg: the drawing as SVG.
     """
 
     def __init__(self, title: str, parts: dict[drawings.Block, list[Any]]) -> None:
@@ -140,14 +143,14 @@ class Picture:
 
 
 def visualize(x: Any) -> Picture:
-    """A picture of which device holds which part of an array.
+    """Draw which device holds which part of an array.
 
     Args:
       x: an array.
     Returns:
-      A `Picture`: printed it is text, in a notebook a drawing; `.svg` is the text of the drawing.
+      A `Picture`: text when printed, a drawing in notebooks.
     Raises:
-      TypeError: it is no array on devices.
+      TypeError: `x` is not an array on devices.
 
     >>> import lamina_runtime
     >>> import numpy as np
@@ -158,4 +161,5 @@ def visualize(x: Any) -> Picture:
     └───────┘
     """
     title = f"{_array('visualize', x).aval.long()} on {x.sharding!r}"
-    return Picture(title if len(title) <= _WIDEST else f"{title[:_WIDEST - 3]}...", _parts("visualize", x.shape, x.sharding))
+    short = title if len(title) <= _MAX_WIDTH else f"{title[:_MAX_WIDTH - 3]}..."
+    return Picture(short, _parts("visualize", x.shape, x.sharding))

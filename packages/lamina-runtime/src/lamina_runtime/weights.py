@@ -1,12 +1,17 @@
-"""How much work the compiler is given: the cheap settings compile each kernel in some 3 ms instead of 8, by an emitter of
-single loops, and leave loops as they are instead of writing their turns out one behind the other.
+"""Decide how much optimisation the compiler applies to a program.
 
-They serve programs of a few equations (`_few`), and longer ones of small arrays (`_steady`): what copies, compares, chooses and
-counts, what the LAPACK and FFT libraries do, and what rounds floats. Whether a product and a sum are joined into one
-instruction that rounds once is the emitter's choice: no better and no worse, of 150 drawn programs 33 differed in the last
-digit. Programs that draw random numbers keep their digits, so nothing in them may be joined. Turns that are written out are
-summed in another order, so programs that sum floats have that done, for the digits that others get. Measured with
-jaxlib 0.10.2; later versions have the one emitter.
+There are two cheap settings. `cheap` selects XLA's emitter of single loops, which compiles a kernel in about 3 ms
+instead of 8 ms. `rolled_loops` disables LLVM's loop unrolling.
+
+`cheap` is used for programs of a few equations (see `_count_equations`), and for longer programs of small arrays whose
+results do not depend on the emitter, or only in the last digit (see `_Steady`).
+
+The emitter decides whether a product and a sum are fused into one instruction that rounds once. Both results are
+equally good; 33 of 150 random programs differed in the last digit. Programs that draw random numbers must have
+reproducible digits, so nothing in them may be fused. Unrolled loops sum in another order, so programs that sum floats
+are always compiled with unrolling: their digits are then the usual ones.
+
+All times were measured with jaxlib 0.10.2. Later versions have one emitter only.
 """
 from __future__ import annotations
 
@@ -17,97 +22,113 @@ from lamina_ir import ClosedJaxpr, Eqn, Literal, dtypes
 
 __all__ = ["Effort", "effort"]
 
-_PLAIN = frozenset(("elementwise", "shape", "indexing", "calls"))
-_CHEAP = _PLAIN | {"reductions", "sorting"}
-_FEW, _SMALL, _UPDATES = 12, 1 << 14, 512
-_TINY, _PRODUCT = 1 << 12, 256
-_NARROW, _DEAR, _SHORT = 8, range(33, 64), range(2, 8)  # numbers in a row
-_APART = frozenset((  # what adds no float to another
+# Families whose single loops are as fast as fused ones at every array size.
+_ANY_SIZE_FAMILIES = frozenset(("elementwise", "shape", "indexing", "calls"))
+_CHEAP_FAMILIES = _ANY_SIZE_FAMILIES | {"reductions", "sorting"}
+_FEW = 12  # equations of a small program
+_SMALL, _TINY = 1 << 14, 1 << 12  # elements of an array
+_MAX_UPDATES = 512  # of a scatter: it becomes a loop over single updates
+_MAX_PRODUCT, _MAX_PRODUCT_WIDTH = 256, 8  # elements and columns of a small matrix product
+_SLOW_WIDTHS, _SHORT_WIDTHS = range(33, 64), range(2, 8)  # lengths of the last dimension
+_APART = frozenset((  # families that add no floats
     "elementwise", "shape", "indexing", "sorting", "random_bits", "random_keys", "calls", "factorizations", "fft"))
-_SINGLE = frozenset(("elementwise", "random_bits", "calls"))  # loops that are as quick rolled, however long
+_SINGLE = frozenset(("elementwise", "random_bits", "calls"))  # families that run as fast rolled, at any length
 _VIEWS = frozenset(("broadcast_in_dim", "expand_dims", "reshape", "squeeze", "stop_gradient"))  # no kernels
 _SHAPES = _VIEWS | {"copy", "iota", "transpose"}
-# Functions, some with rules of their own: the compiler writes them out where they are called.
+# Calls of functions, some with custom rules: the compiler inlines them.
 _CALLS = frozenset(("xla_call", "custom_jvp_call", "custom_vjp_call", "custom_vmap_call"))
 
-_LIBRARIES = frozenset(("factorizations", "fft"))  # beside a loop or two that copies what they read and make
+_LIBRARIES = frozenset(("factorizations", "fft"))  # library calls, plus one or two loops that copy operands or results
 _STEADY = frozenset(("elementwise", "shape", "indexing", "sorting", "random_bits", "reductions"))
-_MANY = 128
-# Of floats. Extremes are not among them: which zero, or which NaN, they give depends on what the emitter makes of them.
+_MAX_STEADY = 128  # equations of a program that `_Steady` accepts
+# Exact on floats. Max and min are not in the set: with several zeros or NaNs, the emitter decides which one is
+# returned.
 _EXACT = frozenset((
     "abs", "argmax", "argmin", "bitcast_convert_type", "ceil", "complex", "conj", "convert_element_type", "copy",
-    "dynamic_slice", "dynamic_update_slice", "eq", "floor", "gather", "ge", "gt", "imag", "is_finite", "le", "lt", "ne", "neg",
-    "real", "select", "sign", "sort", "stop_gradient"))
+    "dynamic_slice", "dynamic_update_slice", "eq", "floor", "gather", "ge", "gt", "imag", "is_finite", "le", "lt", "ne",
+    "neg", "real", "select", "sign", "sort", "stop_gradient"))
 _CHOSEN = frozenset(("clamp", "cummax", "cummin", "max", "min", "reduce_max", "reduce_min"))
-_EXTREMES = _CHOSEN | {"reduce"}
-_ROUNDS = frozenset(("add", "div", "mul", "sub"))  # each as it stands, whoever compiles it
+_MIN_MAX_OR_REDUCE = _CHOSEN | {"reduce"}
+_ROUNDS = frozenset(("add", "div", "mul", "sub"))  # each rounds its result once, with either emitter
 _MULTIPLY = frozenset(("dot_general", "mul"))
-_WIDE = frozenset((np.dtype(np.float32), np.dtype(np.float64)))  # others are computed in these, and rounded now or later
+# Other floats are computed in these types; when the result is rounded depends on the emitter.
+_WIDE = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 
 
 class Effort(NamedTuple):
-    """How a program is compiled: by the emitter of single loops; and with loops that stay loops."""
+    """The compile settings of a program.
+
+    Attributes:
+      cheap: use the emitter of single loops.
+      rolled_loops: do not unroll loops.
+    """
 
     cheap: bool = False
     rolled: bool = False
 
 
 def effort(closed: ClosedJaxpr) -> Effort:
-    """The cheap compile settings that serve a program as well as the usual ones.
+    """Return the cheap compile settings with which a program runs as fast as with the default ones.
 
-    Measured on 1 to 8 equations, jaxlib 0.10.2: half the compile time; run times of elementwise, shape and indexing ops
-    are equal or better at every size, but of large arrays with rows of 2 to 7 numbers (up to twice as long: they keep the usual
-    emitter), of reductions equal for small arrays and up to 1.6 times longer for large ones; those of scatters,
-    which become loops over single updates, equal up to some hundred of them and up to 4 times longer beyond.
-    Written out turns of `exp` and its like over rows of 33 to 63 numbers compile in up to 190 ms, rolled in 15; the emitter
-    of fused loops (36 ms) has no such rows, so it takes the programs among them that sum floats.
+    Measured on 1 to 8 equations with jaxlib 0.10.2. The compile time is halved. Run times with the cheap emitter:
+
+    - elementwise, shape and indexing primitives: equal or better at every size. Exception: large arrays with a last
+      dimension of 2 to 7 take up to twice as long, so they use the default emitter.
+    - reductions: equal for small arrays, up to 1.6 times longer for large ones.
+    - scatters, which become loops over single updates: equal up to some hundred updates, then up to 4 times longer.
+
+    With a last dimension of 33 to 63, unrolled loops of `exp` and similar functions compile in up to 190 ms, rolled
+    loops in 15 ms. The default emitter (36 ms) is not affected, so it compiles such programs if they sum floats.
     """
     return closed.memo("effort", lambda: _effort(closed))
 
 
 def _effort(closed: ClosedJaxpr) -> Effort:
-    if not (_weigh(closed, {}) <= _FEW or _Steady().takes(closed)):
+    if not (_count_equations(closed, {}) <= _FEW or _Steady().accepts(closed)):
         return Effort()
-    sums, rows, large = _look(closed)
-    return Effort(cheap=not (sums and rows), rolled=not (sums or large))
+    sums, slow_widths, large = _scan(closed)
+    return Effort(cheap=not (sums and slow_widths), rolled=not (sums or large))
 
 
-def _look(closed: ClosedJaxpr) -> tuple[bool, bool, bool]:
-    """Whether floats are summed; whether there are functions of rows whose turns are dear to write out; and whether there are
-    large arrays that written out turns are quicker for."""
-    sums = rows = large = False
+def _scan(closed: ClosedJaxpr) -> tuple[bool, bool, bool]:
+    """Return (floats are summed, a loop is slow to compile unrolled, a large array is faster with unrolled loops)."""
+    sums = slow_widths = large = False
     for e in closed.jaxpr.eqns:
         name, family = e.primitive.name, e.primitive.family
-        around = [v.aval for v in (*e.invars, *e.outvars)]
+        avals = [v.aval for v in (*e.invars, *e.outvars)]
         if name in _CALLS or name == "linear_solve":
-            inner = _look(e.params["solve" if name == "linear_solve" else "call_jaxpr"])
-            sums, rows, large = (a or b for a, b in zip((sums, rows, large), inner))
+            inner = _scan(e.params["solve" if name == "linear_solve" else "call_jaxpr"])
+            sums, slow_widths, large = (a or b for a, b in zip((sums, slow_widths, large), inner))
         elif family not in _APART:
-            sums = sums or name not in _EXACT | _CHOSEN and any(dtypes.is_inexact(a.dtype) for a in around)
+            sums = sums or name not in _EXACT | _CHOSEN and any(dtypes.is_inexact(a.dtype) for a in avals)
         elif family == "elementwise" and name not in _EXACT | _CHOSEN | _ROUNDS:
-            rows = rows or any(a.shape and a.shape[-1] in _DEAR and dtypes.is_inexact(a.dtype) for a in around)
-        if family not in _SINGLE and name not in _SHAPES and max((a.size for a in around), default=0) > _TINY:
+            slow_widths = slow_widths or any(
+                a.shape and a.shape[-1] in _SLOW_WIDTHS and dtypes.is_inexact(a.dtype) for a in avals)
+        if family not in _SINGLE and name not in _SHAPES and max((a.size for a in avals), default=0) > _TINY:
             large = True
-    return sums, rows, large
+    return sums, slow_widths, large
 
 
-def _weigh(closed: ClosedJaxpr, known: dict[ClosedJaxpr, int], level: int = 0) -> int:
-    """Equations, those of called programs among them, up to one more than a few; `known` has programs seen before. Calls many
-    levels deep are no few."""
+def _count_equations(closed: ClosedJaxpr, known: dict[ClosedJaxpr, int], level: int = 0) -> int:
+    """Count the equations of a program and of the programs it calls, up to `_FEW + 1`.
+
+    The result is also `_FEW + 1` if an equation does not suit the cheap emitter, or if calls are nested deeply. `known`
+    caches the counts of called programs.
+    """
     if level > _FEW:
         return _FEW + 1
     count = 0
     for e in closed.jaxpr.eqns:
         family, is_call = e.primitive.family, e.primitive.name in _CALLS
-        large = family not in _PLAIN and any(v.aval.size > _SMALL for v in e.invars)
-        if not is_call and (family not in _CHEAP and not _is_small_product(e) or large):
+        large = family not in _ANY_SIZE_FAMILIES and any(v.aval.size > _SMALL for v in e.invars)
+        if not is_call and (family not in _CHEAP_FAMILIES and not _is_small_product(e) or large):
             return _FEW + 1
-        if e.primitive.name.startswith("scatter") and e.invars[-1].aval.size > _UPDATES or _has_short_rows(e):
+        if e.primitive.name.startswith("scatter") and e.invars[-1].aval.size > _MAX_UPDATES or _has_short_rows(e):
             return _FEW + 1
         if is_call:
             called = e.params["call_jaxpr"]
             if called not in known:
-                known[called] = _weigh(called, known, level + 1)
+                known[called] = _count_equations(called, known, level + 1)
             count += known[called]
         elif e.primitive.name not in _VIEWS or e.outvars[0].aval.size > _SMALL:
             count += 1
@@ -117,45 +138,53 @@ def _weigh(closed: ClosedJaxpr, known: dict[ClosedJaxpr, int], level: int = 0) -
 
 
 def _has_short_rows(e: Eqn) -> bool:
-    """Whether it makes a large array of rows of a few numbers: their single loops take up to twice the time."""
-    return any(len(v.aval.shape) > 1 and v.aval.shape[-1] in _SHORT and v.aval.size > _SMALL for v in e.outvars)
+    """Return whether a result is a large array with a short last dimension, whose single loop is up to 2x slower."""
+    return any(len(v.aval.shape) > 1 and v.aval.shape[-1] in _SHORT_WIDTHS and v.aval.size > _SMALL for v in e.outvars)
 
 
 def _is_small_product(e: Eqn) -> bool:
-    """A product of matrices of a few rows and columns: larger ones run up to twice as long where something follows them."""
-    around = [v.aval for v in (*e.invars, *e.outvars)]
-    return e.primitive.family == "linalg" and around[-1].dtype in _WIDE and all(
-        a.size <= _PRODUCT and (not a.shape or a.shape[-1] <= _NARROW) for a in around)
+    """Return whether an equation is a product of small matrices.
+
+    Larger ones run up to twice as long with the cheap emitter if other equations use the result.
+    """
+    avals = [v.aval for v in (*e.invars, *e.outvars)]
+    return e.primitive.family == "linalg" and avals[-1].dtype in _WIDE and all(
+        a.size <= _MAX_PRODUCT and (not a.shape or a.shape[-1] <= _MAX_PRODUCT_WIDTH) for a in avals)
 
 
 class _Steady:
-    """One look at a program: how many equations it has, of large arrays and in all, which of its values may hold a product
-    that a sum could be joined with, whether a last digit depends on the emitter, and whether random bits are drawn."""
+    """Check whether the cheap emitter preserves the quality of a program's digits, and its speed.
+
+    One pass collects four facts: the number of equations (all, and those with large arrays), which values may hold a
+    product that could be fused with a sum, whether a last digit depends on the emitter, and whether random bits are
+    drawn.
+    """
 
     def __init__(self) -> None:
         self.count = self.large = 0
-        self.loose = self.draws = False
+        self.digits_vary = self.draws = False
 
-    def takes(self, closed: ClosedJaxpr) -> bool:
-        """Whether its digits stay as good as they are, drawn ones what they are, and its speed."""
-        return self._products_out(closed, [False] * len(closed.in_avals), 0) is not None and not (self.loose and self.draws)
+    def accepts(self, closed: ClosedJaxpr) -> bool:
+        """Return whether the cheap emitter suits the program. Programs that draw random bits need exact digits."""
+        return (self._results_with_product(closed, [False] * len(closed.in_avals), 0) is not None
+                and not (self.digits_vary and self.draws))
 
-    def _products_out(self, closed: ClosedJaxpr, given: list[bool], level: int) -> list[bool] | None:
-        """Which results may hold a product, where those `given` do; None: the program is no steady one."""
-        products = {v for v, product in zip(closed.jaxpr.invars, given) if product}
+    def _results_with_product(self, closed: ClosedJaxpr, args: list[bool], level: int) -> list[bool] | None:
+        """Return which results may hold a product, given which arguments may; None if the program is rejected."""
+        products = {v for v, product in zip(closed.jaxpr.invars, args) if product}
         for e in closed.jaxpr.eqns:
             p = e.primitive
             self.count += 1
-            if self.count > _MANY:
+            if self.count > _MAX_STEADY:
                 return None
-            read = [type(v) is not Literal and v in products for v in e.invars]
-            outs: list[bool] | None = [p.name in _MULTIPLY or any(read)] * len(e.outvars)
+            operands = [type(v) is not Literal and v in products for v in e.invars]
+            outs: list[bool] | None = [p.name in _MULTIPLY or any(operands)] * len(e.outvars)
             if p.name in _CALLS or p.name == "linear_solve":
                 called = e.params["solve" if p.name == "linear_solve" else "call_jaxpr"]
-                outs = self._products_out(called, read, level + 1) if level < _FEW else None
+                outs = self._results_with_product(called, operands, level + 1) if level < _FEW else None
             elif p.family in _LIBRARIES:
                 outs = [False] * len(e.outvars)
-            elif not self._is_steady(e, any(read)):
+            elif not self._is_steady(e, any(operands)):
                 return None
             if outs is None:
                 return None
@@ -163,21 +192,23 @@ class _Steady:
         return [type(v) is not Literal and v in products for v in closed.jaxpr.outvars]
 
     def _is_steady(self, e: Eqn, reads_product: bool) -> bool:
+        """Return whether one equation is accepted; update the collected facts."""
         name, family = e.primitive.name, e.primitive.family
-        around = [v.aval for v in (*e.invars, *e.outvars)]
-        if max((a.size for a in around), default=0) > _SMALL:
+        avals = [v.aval for v in (*e.invars, *e.outvars)]
+        if max((a.size for a in avals), default=0) > _SMALL:
             self.large += 1
-            if self.large > _FEW or family not in _PLAIN or _has_short_rows(e):
+            if self.large > _FEW or family not in _ANY_SIZE_FAMILIES or _has_short_rows(e):
                 return False
         if _is_small_product(e):
-            self.loose = True
+            self.digits_vary = True
             return True
-        if family not in _STEADY or (name.startswith("scatter") and e.invars[-1].aval.size > _UPDATES):
+        if family not in _STEADY or (name.startswith("scatter") and e.invars[-1].aval.size > _MAX_UPDATES):
             return False
-        floats = {a.dtype for a in around if dtypes.is_inexact(a.dtype)}
+        floats = {a.dtype for a in avals if dtypes.is_inexact(a.dtype)}
         self.draws = self.draws or family == "random_bits"
         if not floats or family == "shape" or name in _EXACT:
             return True
+        # An add or sub of a product may be fused with it into one instruction (fma), which rounds once.
         if name not in _ROUNDS or reads_product and name in ("add", "sub"):
-            self.loose = True
-        return floats <= _WIDE and name not in _EXTREMES and family in ("elementwise", "reductions")
+            self.digits_vary = True
+        return floats <= _WIDE and name not in _MIN_MAX_OR_REDUCE and family in ("elementwise", "reductions")

@@ -1,9 +1,9 @@
-"""Tracing: binding ops, staging programs, `jit`, and the typed `lax` functions. No backend needed."""
+"""Tracing: bind primitives, stage programs, `jit`, and the typed `lax` functions. No backend needed."""
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from lamina_ir.layers import fill as _fill
 
-from . import _version  # noqa: F401  first: it says which versions of neighbours fit
+from . import _version  # noqa: F401  first: it checks the versions of the sibling packages
 
 if _TYPE_CHECKING:
     from .stock import *

@@ -1,5 +1,9 @@
-"""Looking at programs: `make_jaxpr`, `eval_shape`; naming parts: `named_call`, `named_scope`; what runs when: `disable_jit`,
-`ensure_compile_time_eval`."""
+"""Public functions around tracing: inspect programs, name parts of them, and control when code runs.
+
+- Inspect: `make_jaxpr`, `eval_shape`.
+- Name: `named_call`, `named_scope`.
+- Control: `disable_jit`, `ensure_compile_time_eval`.
+"""
 from __future__ import annotations
 
 import functools
@@ -25,9 +29,10 @@ R = TypeVar("R")
 
 
 def disable_jit(disable: bool = True) -> AbstractContextManager[None]:
-    """A block in which jitted functions run op by op, so that values can be printed and stepped through.
+    """Run jitted functions primitive by primitive inside the block, so that values can be printed and debugged.
 
-    Loops and branches are Python's then. A `scan` of length 0 raises ValueError: nothing tells the types of its `ys`.
+    Loops and branches become Python loops and branches. A `scan` of length 0 raises ValueError, because the types of
+    its `ys` are unknown.
 
     >>> with disable_jit():
     ...     pass
@@ -36,7 +41,7 @@ def disable_jit(disable: bool = True) -> AbstractContextManager[None]:
 
 
 def ensure_compile_time_eval() -> AbstractContextManager[None]:
-    """A block in which ops on known values run at once, also while a function is traced; their results are known.
+    """Run primitives on known values eagerly inside the block, even while a function is traced.
 
     >>> import numpy as np
     >>> from lamina_tracing import jit, lax
@@ -48,10 +53,12 @@ def ensure_compile_time_eval() -> AbstractContextManager[None]:
     >>> f(2.0)
     Array(6., dtype=float32, weak_type=True)
     """
-    return _AtOnce()
+    return _EagerEvaluation()
 
 
-class _AtOnce:
+class _EagerEvaluation:
+    """Context manager that makes the evaluation trace current; interrupt-safe like `extend_axis_env` in trace.py."""
+
     __slots__ = ("_old",)
 
     def __enter__(self) -> None:
@@ -77,7 +84,7 @@ class _AtOnce:
 
 def _stage_tree(call: str, fun: Callable[..., Any], statics: Statics, args: Any, kwargs: Any,
                 axes: tuple[AxisFrame, ...] = ()) -> tuple[Any, Any, Any]:
-    """(program, outer values, (flat result avals' tree)) of `fun` on arrays or shape-only stand-ins."""
+    """Return (program, values of enclosing traces, result tree) of `fun` on arrays or objects with shape and dtype."""
     dynamic, named, static = statics.split(args, kwargs) if statics.any else (tuple(args), kwargs, ())
     flat, tree = trees.tree_flatten((dynamic, named))
     name = function_name(fun)
@@ -93,13 +100,13 @@ def _stage_tree(call: str, fun: Callable[..., Any], statics: Statics, args: Any,
         return out
 
     names = frozenset([f.name for f in axes])
-    avals = tuple([a.differing(a.over | names) for a in avals])  # of unknown origin: they may differ over all
+    avals = tuple([a.differing(a.over | names) for a in avals])  # example arguments may vary over every axis
     closed, outer = stage(flat_fun, avals, (call, fun, tree, statics.nums))
     return closed, outer, out_tree
 
 
-def _frames(axis_env: Any) -> tuple[AxisFrame, ...]:
-    """The mapped axes that `axis_env` says are around a function."""
+def _axis_frames(axis_env: Any) -> tuple[AxisFrame, ...]:
+    """Check `axis_env` and return the enclosing mapped axes that it lists."""
     pairs = tuple(axis_env or ())
     if not all(isinstance(p, (tuple, list)) and len(p) == 2 and isinstance(p[1], int) and p[1] > 0 for p in pairs):
         raise ValueError(f"axis_env: expected a sequence of (axis name, size) pairs with sizes of at least 1, as "
@@ -131,14 +138,14 @@ def make_jaxpr(fun: Callable[P, Any], static_argnums: int | Sequence[int] = (),
 def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = (),
                axis_env: Sequence[tuple[Hashable, int]] | None = None, return_shape: bool = False,
                abstracted_axes: Any = None) -> Callable[..., Any]:
-    """A function that returns the program `fun` computes for example arguments.
+    """Return a function that returns the program (jaxpr) of `fun` for example arguments.
 
     Args:
       fun: function of arrays, numbers and trees of them.
       static_argnums: positions of arguments that are plain Python values.
       axis_env: (axis name, size) pairs in scope, as an enclosing `pmap` would bind them.
       return_shape: also return the tree of result shapes and dtypes.
-      abstracted_axes: must be None: each program is made for known sizes.
+      abstracted_axes: must be None: each program is staged for known sizes.
     Returns:
       A function of the same arguments (or anything with `shape` and `dtype`) that returns a `ClosedJaxpr`.
 
@@ -151,13 +158,13 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()
         raise NotImplementedError("make_jaxpr: abstracted_axes must be None: a program is staged for known sizes; got "
                                   f"{abstracted_axes!r:.100}")
     statics = Statics("make_jaxpr", fun, static_argnums, None)
-    frames = _frames(axis_env)
+    frames = _axis_frames(axis_env)
 
     @boundary
     def make(*args: Any, **kwargs: Any) -> Any:
         with bound_axes(*frames):
             closed, outer, out_tree = _stage_tree("make_jaxpr", fun, statics, args, kwargs, frames)
-        if outer:  # show values of enclosing traces as constants
+        if outer:  # values of enclosing traces become constants of the returned program
             jaxpr = closed.jaxpr
             n = len(outer)
             closed = ClosedJaxpr(Jaxpr([*jaxpr.constvars, *jaxpr.invars[:n]], jaxpr.invars[n:], jaxpr.eqns,
@@ -174,38 +181,40 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()
 
 @boundary
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Shapes and dtypes of what `fun` returns, without computing it.
+    """Compute the shapes and dtypes of the results of `fun` without running it.
 
     Args:
       fun: function of arrays, numbers and trees of them.
-      args, kwargs: arguments, or anything with `shape` and `dtype` in their place.
+      args, kwargs: arguments, or objects with `shape` and `dtype`.
     Returns:
-      The result's tree with a `ShapeDtypeStruct` at each leaf; those that `fun` itself returns are taken as they are.
+      The result's tree with a `ShapeDtypeStruct` at each leaf. A `ShapeDtypeStruct` that `fun` itself returns is
+      unchanged.
 
     >>> eval_shape(lambda x: x * 2, ShapeDtypeStruct((2, 3), "float32"))
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
     if not callable(fun):
         raise TypeError(f"eval_shape: expected a function; got {type(fun).__name__}: {fun!r:.60}")
-    types: list[Any] = []
+    returned_structs: list[Any] = []  # for each result leaf the ShapeDtypeStruct that `fun` returned there, or None
 
     @functools.wraps(fun)
-    def without_types(*args: Any, **kwargs: Any) -> Any:
+    def replace_structs(*args: Any, **kwargs: Any) -> Any:
         out = fun(*args, **kwargs)
-        types[:] = [x if type(x) is ShapeDtypeStruct else None for x in trees.tree_leaves(out)]
-        return trees.tree_map(lambda x: 0 if type(x) is ShapeDtypeStruct else x, out) if any(types) else out
+        returned_structs[:] = [x if type(x) is ShapeDtypeStruct else None for x in trees.tree_leaves(out)]
+        return trees.tree_map(lambda x: 0 if type(x) is ShapeDtypeStruct else x, out) if any(returned_structs) else out
 
-    closed, _, out_tree = _stage_tree("eval_shape", without_types, Statics("eval_shape", fun, None, None), args, kwargs)
+    statics = Statics("eval_shape", fun, None, None)
+    closed, _, out_tree = _stage_tree("eval_shape", replace_structs, statics, args, kwargs)
     found = _structs(closed, out_tree)
-    if not any(types):
+    if not any(returned_structs):
         return found
-    return out_tree.unflatten([given or x for given, x in zip(types, trees.tree_leaves(found), strict=True)])
+    return out_tree.unflatten([s or x for s, x in zip(returned_structs, trees.tree_leaves(found), strict=True)])
 
 
 def named_call(fun: Callable[P, R], *, name: str | None = None) -> Callable[P, R]:
-    """`fun`, kept together under a name in staged and compiled programs.
+    """Wrap `fun` so that it becomes one named call in staged and compiled programs.
 
-    Arguments and results that are not traced (functions, settings, numbers) pass as they are.
+    Arguments and results that are not traced (functions, settings, numbers) pass through unchanged.
 
     >>> print(make_jaxpr(named_call(lambda x: -x, name="flip"))(1.0))
     { lambda ; a:f32[]. let
@@ -224,31 +233,31 @@ def named_call(fun: Callable[P, R], *, name: str | None = None) -> Callable[P, R
     def named(*args: Any, **kwargs: Any) -> Any:
         if now.trace is EVALUATION:
             return fun(*args, **kwargs)
-        # Traced values are the call's operands and results; whatever else there is passes as it is.
+        # Only traced values become operands and results of the call; all other leaves pass through unchanged.
         flat, tree = trees.tree_flatten((args, kwargs))
         operands = [x for x in flat if isinstance(x, Tracer)]
-        rest: list[Any] = []
+        flat_out: list[Any] = []
         out_tree = None
 
         def run(*tracers: Any) -> list[Any]:
-            nonlocal rest, out_tree
-            given = iter(tracers)
-            a, k = trees.tree_unflatten(tree, [next(given) if isinstance(x, Tracer) else x for x in flat])
-            rest, out_tree = trees.tree_flatten(fun(*a, **k))
-            return [x for x in rest if isinstance(x, Tracer)]
+            nonlocal flat_out, out_tree
+            remaining = iter(tracers)
+            a, k = trees.tree_unflatten(tree, [next(remaining) if isinstance(x, Tracer) else x for x in flat])
+            flat_out, out_tree = trees.tree_flatten(fun(*a, **k))
+            return [x for x in flat_out if isinstance(x, Tracer)]
 
         closed, outer = stage(run, [x.aval for x in operands])
         outs = iter(bind(prims.xla_call_p, *outer, *operands, call_jaxpr=closed, name=called, donated_invars=(),
                          inline=False, device=None, backend=None))
-        return trees.tree_unflatten(out_tree, [next(outs) if isinstance(x, Tracer) else x for x in rest])
+        return trees.tree_unflatten(out_tree, [next(outs) if isinstance(x, Tracer) else x for x in flat_out])
 
     return named
 
 
 def named_scope(name: str) -> AbstractContextManager[None]:
-    """Within the block, or in the function it decorates, staged equations remember `name`; scopes nest.
+    """Add `name` to the name stack of equations staged in the block, or in the decorated function. Scopes nest.
 
-    Profiles and the compiler's text show the operations under it, as `outer/inner/sin`.
+    Profiles and the compiler's text show the operations under this name, for example `outer/inner/sin`.
 
     >>> with named_scope("inner"):
     ...     pass

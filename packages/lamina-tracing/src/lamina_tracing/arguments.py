@@ -1,4 +1,4 @@
-"""Arguments and results of transformed functions, flat: their types, and the user's words for each, in errors."""
+"""Flatten arguments and results of transformed functions, compute their types, and name each leaf in errors."""
 from __future__ import annotations
 
 import re
@@ -19,17 +19,17 @@ __all__ = ["argument_path", "called_as", "duck_types", "flat_arguments", "flat_r
 
 
 def requested_dtype(spec: Any) -> Any:
-    """The dtype that a caller's `dtype=` means under the 64-bit setting.
+    """Return the dtype of a caller's `dtype=` argument under the 64-bit setting.
 
-    A UserWarning shows the caller's line where that is narrower than what was written. Data, and Python's `float`, `int`
-    and `complex`, are narrowed without a word here; see narrowing.py.
+    If the result is narrower than the requested dtype, a UserWarning points at the caller's line. Data, and Python's
+    `float`, `int` and `complex`, are narrowed here without a warning; see x64_warning.py.
 
     Args:
       spec: a dtype, type, name or scalar-type object.
     Returns:
       A NumPy dtype.
     Raises:
-      ValueError: it is narrower than what was written, and config explicit_x64_dtypes is 'error'.
+      ValueError: the result is narrower than requested, and config explicit_x64_dtypes is 'error'.
 
     >>> requested_dtype(float)
     dtype('float32')
@@ -37,29 +37,29 @@ def requested_dtype(spec: Any) -> Any:
     found = canonical(spec)
     if type(spec) is type and spec in _PYTHON:
         return found
-    asked = as_dtype(spec)
-    if asked is not found and asked != found:
+    requested = as_dtype(spec)
+    if requested is not found and requested != found:
         if config.explicit_x64_dtypes.value == "error":
-            raise ValueError(f"{asked.name} was asked for, but 64 bits are off, and config explicit_x64_dtypes is 'error'. Ask "
-                             f"for {found.name}, or set config enable_x64")
-        warn_user(f"{asked.name} was asked for, but 64 bits are off, so this is {found.name}. Ask for {found.name}, or set "
-                  "config enable_x64")
+            raise ValueError(f"{requested.name} was asked for, but 64 bits are off, and config explicit_x64_dtypes is "
+                             f"'error'. Ask for {found.name}, or set config enable_x64")
+        warn_user(f"{requested.name} was asked for, but 64 bits are off, so this is {found.name}. Ask for {found.name}, or "
+                  "set config enable_x64")
     return found
 
 
 _PYTHON = frozenset((bool, int, float, complex))
-_reads_arguments = True  # what is asked for its type here is data of a user's, see narrowing.py
+_reads_arguments = True  # marks this module for x64_warning.py: values whose type is computed here are user data
 
 
 def flat_arguments(call: str, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
-    """A call's arguments, flat, and the structure of `(args, kwargs)`.
+    """Flatten the arguments of a call.
 
     Args:
-      call: what is being done, as "jit".
+      call: name of the transformation, such as "jit".
       name: the function's name.
-      args, kwargs: what it was called with.
+      args, kwargs: the arguments.
     Returns:
-      (leaves, structure).
+      (leaves, structure of `(args, kwargs)`).
     Raises:
       TypeError: a dict has keys that do not sort against each other; the message names the argument.
 
@@ -73,7 +73,7 @@ def flat_arguments(call: str, name: str, args: Sequence[Any], kwargs: dict[str, 
 
 
 def unsorted_argument(lead: str, args: Sequence[Any], kwargs: dict[str, Any]) -> TypeError | None:
-    """An error about the first dict among a call's arguments whose keys do not sort; None without one."""
+    """Return an error about the first dict among the arguments whose keys cannot be sorted, or None."""
     return trees.unsorted_keys((tuple(args), kwargs), None, _argument, lead)
 
 
@@ -87,12 +87,12 @@ def _path(tree: Any, leaf: int) -> tuple[Any, ...]:
 
 
 def argument_path(tree: Any, leaf: int, fun: Any = None, static: Collection[int] = ()) -> str:
-    """The user's words for a flat argument.
+    """Return the path of a flat argument, for error messages.
 
     Args:
       tree: the structure of `(args, kwargs)`.
       leaf: the number of the argument.
-      fun: the function, whose names of its parameters are used; None: they are told by their positions.
+      fun: the function, whose parameter names are used; None: use positions instead.
       static: positions of arguments that are not in the tree.
     Returns:
       Text such as `params['w']`; without a function `args[0]['w']` or `kwargs['x']`.
@@ -117,10 +117,10 @@ def argument_path(tree: Any, leaf: int, fun: Any = None, static: Collection[int]
 
 
 def result_path(tree: Any, leaf: int) -> str:
-    """The user's words for a flat result.
+    """Return the path of a flat result, for error messages.
 
     Args:
-      tree: the structure of what the function returned.
+      tree: the structure of the function's result.
       leaf: the number of the result.
     Returns:
       Text such as `output['loss']`.
@@ -133,21 +133,20 @@ def result_path(tree: Any, leaf: int) -> str:
 
 def flat_types(call: str, name: str, flat: Sequence[Any], tree: Any, library: Sequence[str] | None = None
                ) -> tuple[ShapedArray, ...]:
-    """Types of flat arguments.
+    """Return the types of flat arguments.
 
-    In a list, objects that give an array (`__jax_array__`) are replaced by it.
+    If `flat` is a list, objects with `__jax_array__` are replaced in place by the arrays they return.
 
     Args:
-      call: what is being done, as "jit".
+      call: name of the transformation, such as "jit".
       name: the function's name.
       flat: arrays, traced values, numbers.
-      tree: the structure of `(args, kwargs)` that they were.
-      library: the names of the arguments' positions, where the function is one of ours: of its being jitted nothing is
-        said.
+      tree: the structure of `(args, kwargs)` before flattening.
+      library: parameter names of a library function. Errors then name only the function, not that it is jitted.
     Returns:
       A tuple of types.
     Raises:
-      TypeError: one is no array or number; the message names the argument.
+      TypeError: one is not an array or number; the message names the argument.
       DTypeError: one has a dtype that arrays cannot have.
       OverflowError: a Python integer fits no dtype.
 
@@ -178,7 +177,11 @@ def flat_types(call: str, name: str, flat: Sequence[Any], tree: Any, library: Se
 
 
 def called_as(name: str) -> str:
-    """The name by which a function of ours was called: that of our outermost frame, where the jitted one is a helper."""
+    """Return the name under which the user called a library function.
+
+    If the jitted function is a private helper, this is the function of the outermost library frame. Frames of wrappers
+    (`api_boundary`, `jit`) do not count.
+    """
     if name[0] not in "_<":
         return name
     frame = sys._getframe(1)
@@ -188,7 +191,7 @@ def called_as(name: str) -> str:
 
 
 def _parameter(path: str, names: Sequence[str]) -> str:
-    """`args[0][1]` as `x[1]`, `kwargs['axis']` as `axis`."""
+    """Rewrite `args[0][1]` to `x[1]`, and `kwargs['axis']` to `axis`."""
     found = re.match(r"args\[(\d+)\]|kwargs\['(\w+)'\]", path)
     if found is None:
         return path
@@ -199,17 +202,17 @@ def _parameter(path: str, names: Sequence[str]) -> str:
 
 
 def duck_types(call: str, name: str, flat: Sequence[Any], tree: Any) -> tuple[ShapedArray, ...]:
-    """Types of flat arguments, where anything with `shape` and `dtype` will do.
+    """Return the types of flat arguments that may be any objects with `shape` and `dtype`.
 
     Args:
-      call: what is being done, as "lower".
+      call: name of the transformation, such as "lower".
       name: the function's name.
       flat: arrays, traced values, numbers, descriptions of arrays.
-      tree: the structure of `(args, kwargs)` that they were.
+      tree: the structure of `(args, kwargs)` before flattening.
     Returns:
       A tuple of types.
     Raises:
-      TypeError: one is nothing of the kind; the message names the argument.
+      TypeError: one is not such an object; the message names the argument.
       DTypeError: one has a dtype that arrays cannot have.
 
     >>> class Described:
@@ -217,7 +220,7 @@ def duck_types(call: str, name: str, flat: Sequence[Any], tree: Any) -> tuple[Sh
     >>> duck_types("lower", "f", [Described()], trees.tree_structure(((0,), {})))
     (ShapedArray(float32[2]),)
     """
-    def one(i: int, x: Any) -> ShapedArray:
+    def leaf_aval(i: int, x: Any) -> ShapedArray:
         if isinstance(x, Tracer):
             return x.aval
         try:
@@ -230,15 +233,15 @@ def duck_types(call: str, name: str, flat: Sequence[Any], tree: Any) -> tuple[Sh
             if hasattr(x, "shape") and hasattr(x, "dtype"):
                 named = getattr(x, "named_shape", None)
                 aval = shaped(tuple(x.shape), canonical(x.dtype), bool(getattr(x, "weak_type", False)))
-                return _differing(f"{call} of `{name}`: {argument_path(tree, i)}", aval, named) if named else aval
+                return _with_named_axes(f"{call} of `{name}`: {argument_path(tree, i)}", aval, named) if named else aval
             raise TypeError(f"{call} of `{name}`: {argument_path(tree, i)}: expected an array, a number, or an object "
                             f"with shape and dtype; got {type(x).__name__}") from None
 
-    return tuple(one(i, x) for i, x in enumerate(flat))
+    return tuple(leaf_aval(i, x) for i, x in enumerate(flat))
 
 
-def _differing(where: str, aval: ShapedArray, named: Mapping[Any, int]) -> ShapedArray:
-    """The type of what differs over axes that have these sizes, if they do."""
+def _with_named_axes(where: str, aval: ShapedArray, named: Mapping[Any, int]) -> ShapedArray:
+    """Mark `aval` as varying over the axes of `named` (name -> size), after checking that the sizes match the axes."""
     for axis, size in named.items():
         found = axis_frame(axis).size
         if found != size:
@@ -247,16 +250,16 @@ def _differing(where: str, aval: ShapedArray, named: Mapping[Any, int]) -> Shape
 
 
 def flat_results(call: str, name: str, out: Any) -> tuple[list[Any], Any]:
-    """What a function returned, flat, and its structure, checked: arrays and numbers.
+    """Flatten the result of a function and check that every leaf is an array or a number.
 
     Args:
-      call: what is being done, as "jit".
+      call: name of the transformation, such as "jit".
       name: the function's name.
-      out: what it returned.
+      out: the function's result.
     Returns:
       (leaves, structure).
     Raises:
-      TypeError: something else is among it, or a dict whose keys do not sort; the message says where.
+      TypeError: a leaf is of another type, or the keys of a dict cannot be sorted; the message names the path.
 
     >>> flat_results("jit", "f", (1.0, "two"))
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""The type names users annotate with, and which classes are those of concrete arrays."""
+"""Type aliases for annotations (`Array`, `ArrayLike`, ...), and the registry of concrete array classes."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -14,12 +14,14 @@ __all__ = ["Array", "ArrayLike", "AxisLike", "DTypeLike", "HostArray", "ShapeLik
            "is_array", "register_array_type"]
 
 concrete_types: list[type] = [HostArray]
-array_types = frozenset((np.ndarray, *[dtypes.from_short_name(n).type for n in dtypes.SHORT_NAMES])) - {np.void}  # of NumPy's
+array_types = frozenset((np.ndarray, *[dtypes.from_short_name(n).type for n in dtypes.SHORT_NAMES])) - {np.void}
 
 
-# What NumPy asks any object for, to make an array of it: the class itself is none.
-_CLASS_ONLY = frozenset(("__array__", "__array_finalize__", "__array_interface__", "__array_struct__", "__array_ufunc__",
-                         "__array_function__", "__array_wrap__", "__array_priority__", "__buffer__", "__dlpack__"))
+# NumPy looks these names up on any object to convert it to an array. The class `Array` must not answer: it is not an
+# array.
+_NUMPY_PROTOCOLS = frozenset(("__array__", "__array_finalize__", "__array_interface__", "__array_struct__",
+                              "__array_ufunc__", "__array_function__", "__array_wrap__", "__array_priority__",
+                              "__buffer__", "__dlpack__"))
 
 
 class _ArrayKind(type):
@@ -30,19 +32,19 @@ class _ArrayKind(type):
         return issubclass(kind, (Tracer, *concrete_types)) or type.__subclasscheck__(cls, kind)
 
     def __getattr__(cls, name: str) -> Any:
-        """What concrete arrays have, for those who look it up by the class: `Array.sum`."""
-        if name not in _CLASS_ONLY:
-            for kind in (*concrete_types[1:], HostArray):  # the runtime's own first, in the order they came
+        """Return an attribute of the concrete array classes, so that `Array.sum` works."""
+        if name not in _NUMPY_PROTOCOLS:
+            for kind in (*concrete_types[1:], HostArray):  # classes of the runtime first, in order of registration
                 if hasattr(kind, name):
                     return getattr(kind, name)
         raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
 
 
 if TYPE_CHECKING:
-    from .array_types import Array as Array  # with the methods and operators that the `operators` slot gives
+    from .array_types import Array as Array  # with the methods and operators that the `operators` hook installs
 else:
     class Array(metaclass=_ArrayKind):
-        """The type of every array and traced value, for annotations and `isinstance`; it cannot be instantiated.
+        """Type of every array and traced value, for annotations and `isinstance`; it cannot be instantiated.
 
         >>> import numpy as np
         >>> isinstance(np.ones(3), Array)
@@ -70,14 +72,14 @@ class SupportsDType(Protocol):
 
 DTypeLike = Union[str, type[Any], np.dtype, SupportsDType]
 ShapeLike = Union[int, Sequence[int]]  # sizes of axes; one number for one axis
-AxisLike = Union[int, Sequence[int], None]  # which axes; None for all, or as the function says
+AxisLike = Union[int, Sequence[int], None]  # axis numbers; None: all axes, or the function's own default
 
 
 def register_array_type(kind: type) -> None:
-    """Count a class among those of concrete arrays, as the runtime does for the arrays of its devices.
+    """Register a class of concrete arrays. The runtime registers the class of its device arrays.
 
     Args:
-      kind: the class. Its instances have `shape`, `dtype`, `weak_type` and `__array__`.
+      kind: the class. Its instances must have `shape`, `dtype`, `weak_type` and `__array__`.
 
     >>> from lamina_ir import shaped
     >>> register_array_type(HostArray)  # it is one already
@@ -89,5 +91,5 @@ def register_array_type(kind: type) -> None:
 
 
 def is_array(x: Any) -> bool:
-    """Whether `x` is one of our arrays or a traced value; NumPy arrays and numbers are not."""
+    """Return whether `x` is a lamina array or a traced value. NumPy arrays and numbers are not."""
     return isinstance(x, Array)

@@ -1,5 +1,7 @@
-"""`Array` as type checkers see it: what arrays and traced values can do. Nothing imports this at run time, where the
-`operators` slot and the runtime give the methods. Meanings are NumPy's; results are arrays where NumPy gives numbers.
+"""Type stub of `Array`: the methods of arrays and traced values, for type checkers only.
+
+At run time the `operators` hook and the runtime install the methods. Semantics are those of NumPy, but results are
+arrays where NumPy returns scalars.
 """
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Protocol, Union
@@ -14,7 +16,7 @@ class SupportsDType(Protocol):
     def dtype(self) -> np.dtype[Any]: ...
 
 
-class Indexed:
+class IndexUpdateRef:
     """`x.at[index]`: functional updates."""
 
     def get(self, *, indices_are_sorted: bool = ..., unique_indices: bool = ..., mode: Any = ...,
@@ -26,14 +28,14 @@ class Indexed:
     set = add = subtract = multiply = mul = divide = power = min = max = _updated
 
 
-class Places:
-    """`x.at`."""
+class IndexUpdateHelper:
+    """Type of `x.at`."""
 
-    def __getitem__(self, index: Any) -> Indexed: ...
+    def __getitem__(self, index: Any) -> IndexUpdateRef: ...
 
 
 class Array:
-    """Every array and traced value."""
+    """Type of every array and traced value."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -43,7 +45,7 @@ class Array:
     nbytes: int
     weak_type: bool
     aval: Any
-    at: Places
+    at: IndexUpdateHelper
     flat: Any
     real: Array
     imag: Array

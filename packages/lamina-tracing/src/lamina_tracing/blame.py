@@ -1,4 +1,4 @@
-"""Which call and argument an error is about; looked up only once something has gone wrong."""
+"""Find the `lax` call and the argument that an error is about. Nothing here runs unless an error was raised."""
 from __future__ import annotations
 
 import os
@@ -11,26 +11,27 @@ from lamina_ir import Primitive
 
 __all__ = ["calling", "ill_formed", "in_its_call", "no_array"]
 
-_TRACING = os.path.dirname(__file__) + os.sep
+_TRACING = os.path.dirname(sys.modules[__name__.partition(".")[0]].__file__ or "") + os.sep  # folder of this package
 _LAX = _TRACING + "lax" + os.sep
 
 
 def ill_formed(prim: Primitive, avals: Iterable[Any], params: dict[str, Any]) -> Exception | None:
-    """The error of an op that is ill-formed as it was called, or None. The types are looked up here, one by one.
+    """Return the error of a primitive's type rule for these operand types and params, or None.
 
-    A transformation's row may have tripped over it first, in other ops and with batched shapes.
+    A transformation's rule may have failed first, in another primitive or on batched shapes. The error of the type rule
+    names the primitive and the operand types that the caller used.
     """
     try:
         prim.infer(*avals, **params)
     except (TypeError, ValueError) as error:
         return error
-    except Exception:  # not about the types: what was raised first stands
+    except Exception:  # not about the types: the caller keeps its first error
         return None
     return None
 
 
 def in_its_call(error: Exception, prim: Primitive) -> None:
-    """Have the error of an op begin with the `lax` function that was called, where the op goes by another name."""
+    """Replace the primitive's name at the start of an error by the name of the `lax` function that the user called."""
     text = error.args[0] if len(error.args) == 1 else None
     if type(text) is str and text.startswith(f"{prim.name}: "):
         call, frame = "", sys._getframe(2)
@@ -41,7 +42,11 @@ def in_its_call(error: Exception, prim: Primitive) -> None:
 
 
 def calling(depth: int = 2) -> tuple[str, FrameType | None]:
-    """(the name of the outermost of the `lax` functions that are running, "" where none is; its frame)."""
+    """Return (name, frame) of the outermost running `lax` function; ("", None) if none is running.
+
+    The search ends at the first frame outside this package. `depth` is the frame to start at, relative to this
+    function.
+    """
     frame: FrameType | None = sys._getframe(depth)
     name, call = "", None
     while frame is not None and frame.f_code.co_filename.startswith(_TRACING):
@@ -52,14 +57,16 @@ def calling(depth: int = 2) -> tuple[str, FrameType | None]:
 
 
 def _name_of(frame: FrameType) -> str:
-    """The function's name, if it is one of `lax` that has a public name: none that is inside of another, no helper."""
+    """Return the name of a public `lax` function, "" for nested functions and for helpers in private modules."""
     code = frame.f_code
-    public = code.co_name[0] not in "_<" and code.co_qualname == code.co_name and code.co_filename[len(_LAX)] != "_"
-    return code.co_name if public else ""
+    module = code.co_filename[len(_LAX):]
+    is_private = module[0] == "_" and not module.startswith("_control_flow")  # that folder holds public functions
+    is_public = code.co_name[0] not in "_<" and code.co_qualname == code.co_name and not is_private
+    return code.co_name if is_public else ""
 
 
 def no_array(x: Any, error: Exception) -> Exception:
-    """`error` about the value `x`, with the `lax` function it was given to and the argument's name in front."""
+    """Prefix `error`, which is about the value `x`, with the `lax` function and the argument that `x` was passed as."""
     name, call = calling()
     if call is None:
         return error

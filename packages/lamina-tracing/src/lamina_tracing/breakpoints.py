@@ -1,4 +1,4 @@
-"""`debug.breakpoint`: a prompt in a running program, at which its values can be looked at."""
+"""Implement `debug.breakpoint`: a prompt inside a running program that shows its values."""
 from __future__ import annotations
 
 import linecache
@@ -13,14 +13,14 @@ from .tracer import Tracer
 
 __all__ = ["breakpoint"]
 
-_HELP = """  p EXPRESSION, or just the expression: its value; names are those of the frame
-  a: the names of the frame and their values    l: the lines around    w: all frames, the innermost last
-  u, d: to the frame that called, and back       c: go on                q: stop the program    h: this text
+_HELP = """  p EXPRESSION, or just the expression: print its value, using the names of the frame
+  a: names of the frame and their values    l: source lines around    w: all frames, the innermost last
+  u, d: up to the caller's frame, and down   c: continue               q: stop the program    h: this text
 """
 
 
-class _Place:
-    """A frame of the user's, as it was when the program was written."""
+class _CapturedFrame:
+    """Snapshot of a user's frame at tracing time. `arrays` holds its traced locals, `others` all other locals."""
 
     def __init__(self, frame: Any) -> None:
         code = frame.f_code
@@ -43,17 +43,17 @@ class _Place:
 
 
 class _Prompt:
-    """One stop: reads commands until one of them goes on."""
+    """The command loop of one stop. It reads commands until one of them continues or stops the program."""
 
-    def __init__(self, places: list[_Place], values: list[dict[str, Any]], source: TextIO, out: TextIO) -> None:
-        self.places, self.values, self.source, self.out = places, values, source, out
-        self.at = 0
+    def __init__(self, frames: list[_CapturedFrame], values: list[dict[str, Any]], source: TextIO, out: TextIO) -> None:
+        self.frames, self.values, self.source, self.out = frames, values, source, out
+        self.at = 0  # index of the selected frame; 0 is the innermost
 
-    def say(self, text: Any) -> None:
+    def print(self, text: Any) -> None:
         print(text, file=self.out, flush=True)
 
     def run(self) -> None:
-        self.say(f"breakpoint at {self.places[0]}; h for help")
+        self.print(f"breakpoint at {self.frames[0]}; h for help")
         while True:
             print("(lamina) ", end="", file=self.out, flush=True)
             line = self.source.readline()
@@ -62,50 +62,51 @@ class _Prompt:
                 return
             if word in ("q", "quit", "exit"):
                 raise errors.CallbackError("debug.breakpoint: the program was stopped at the prompt")
-            self.do(word, rest, line.strip())
+            self.run_command(word, rest, line.strip())
 
-    def do(self, word: str, rest: str, line: str) -> None:
-        place = self.places[self.at]
+    def run_command(self, word: str, rest: str, line: str) -> None:
+        frame = self.frames[self.at]
         if word in ("h", "help", "?"):
-            self.say(_HELP)
+            self.print(_HELP)
         elif word in ("l", "list"):
-            self.say(place.text())
+            self.print(frame.text())
         elif word in ("w", "where", "bt"):
-            self.say("\n".join([f"{'->' if i == self.at else '  '} {p}" for i, p in reversed([*enumerate(self.places)])]))
+            frames = reversed([*enumerate(self.frames)])
+            self.print("\n".join([f"{'->' if i == self.at else '  '} {f}" for i, f in frames]))
         elif word in ("u", "up", "d", "down"):
-            self.at = min(max(self.at + (1 if word[0] == "u" else -1), 0), len(self.places) - 1)
-            self.say(self.places[self.at])
+            self.at = min(max(self.at + (1 if word[0] == "u" else -1), 0), len(self.frames) - 1)
+            self.print(self.frames[self.at])
         elif word in ("a", "args"):
-            self.say("\n".join([f"{k} = {v!r}" for k, v in {**place.others, **self.values[self.at]}.items()]))
+            self.print("\n".join([f"{k} = {v!r}" for k, v in {**frame.others, **self.values[self.at]}.items()]))
         elif line:
-            self.evaluate(rest if word in ("p", "pp") else line, place)
+            self.evaluate(rest if word in ("p", "pp") else line, frame)
 
-    def evaluate(self, text: str, place: _Place) -> None:
+    def evaluate(self, text: str, frame: _CapturedFrame) -> None:
         try:
-            self.say(repr(eval(text, place.globals, {**place.others, **self.values[self.at]})))
-        except Exception as e:  # whatever the user's expression raises is told to the user
-            self.say(f"{type(e).__name__}: {e}")
+            self.print(repr(eval(text, frame.globals, {**frame.others, **self.values[self.at]})))
+        except Exception as e:  # an error in the user's expression must not end the program
+            self.print(f"{type(e).__name__}: {e}")
 
 
 def breakpoint(*, backend: str | None = None, filter_frames: bool = True, num_frames: int | None = None,
                ordered: bool = False, token: Any = None, stdin: TextIO | None = None,
                stdout: TextIO | None = None) -> None:
-    """Stop here whenever the program runs, and read commands: print values, look at the lines and frames around, go
-    on or stop.
+    """Stop here whenever the program runs, and read commands: print values, show source lines and frames, continue or
+    stop.
 
-    Under `jit` the arrays among the local variables come from the program, as they are when it gets there; under
-    `vmap` it stops once per example. Where nobody can answer, as standard input is no terminal and none is given, the
-    program says that it has been here and goes on.
+    Under `jit`, traced local variables show their values at this point of the running program. Under `vmap`, the
+    program stops once per example. If standard input is not a terminal and `stdin` is None, it prints a note and
+    continues.
 
     Args:
-      backend: None or "cli": there is no other.
+      backend: None or "cli", the only backend.
       filter_frames: leave out the frames of lamina.
-      num_frames: how many frames to keep; None for all.
+      num_frames: how many frames to show; None for all.
       ordered: keep the order of all ordered effects.
       token: ignored.
-      stdin, stdout: where to read and write instead of the terminal.
+      stdin, stdout: streams to use instead of the terminal.
     Raises:
-      ValueError: there is no such backend.
+      ValueError: `backend` is unknown.
       CallbackError: the user stopped the program.
 
     >>> import io
@@ -119,18 +120,19 @@ def breakpoint(*, backend: str | None = None, filter_frames: bool = True, num_fr
     del token
     if backend not in (None, "cli"):
         raise ValueError(f"debug.breakpoint: there is no debugger {backend!r}; expected 'cli' or None")
-    places: list[_Place] = []
+    captured: list[_CapturedFrame] = []
     frame: Any = sys._getframe(1)
-    while frame is not None and (num_frames is None or len(places) < num_frames):
+    while frame is not None and (num_frames is None or len(captured) < num_frames):
         if not filter_frames or not is_own_file(frame.f_code.co_filename):
-            places.append(_Place(frame))
+            captured.append(_CapturedFrame(frame))
         frame = frame.f_back
 
     def stop(values: list[dict[str, Any]]) -> None:
         source, out = stdin or sys.stdin, stdout or sys.stdout
         if stdin is None and not (source and source.isatty()):
-            print(f"breakpoint at {places[0]}: standard input is no terminal, so the program goes on", file=out, flush=True)
+            print(f"breakpoint at {captured[0]}: standard input is not a terminal, so the program continues", file=out,
+                  flush=True)
             return
-        _Prompt(places, values, source, out).run()
+        _Prompt(captured, values, source, out).run()
 
-    debug_callback(stop, [p.arrays for p in places], ordered=ordered)
+    debug_callback(stop, [f.arrays for f in captured], ordered=ordered)

@@ -1,9 +1,9 @@
-"""Errors of a compiled call's arguments, in our words.
+"""Rewrite errors so that they name the public function and the argument.
 
-A compiled call flattens its arguments and looks the static ones up before any Python of ours runs, so the backend's own
-message comes out of it, as a ValueError that names neither function nor argument. Where such an error passes an entry point,
-or is printed because nothing catches it, what was called is read off the line that called it. Calls that work pay nothing
-for this.
+A compiled call flattens its arguments and hashes the static ones in C++. jaxlib's error is a ValueError that names
+neither the function nor the argument. `translate_error` replaces it when it leaves an entry point, or when it is
+printed because it was not caught: it parses the calling source line to find the callee and its arguments. Calls without
+errors cost nothing.
 """
 from __future__ import annotations
 
@@ -25,23 +25,25 @@ __all__ = ["TOLD_IN_NAME", "in_name", "in_the_name_of", "translated"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 TOLD_IN_NAME = (TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError, NotImplementedError, AttributeError,
-                BufferError)  # kinds that `in_name` changes
+                BufferError)  # error classes that `rename_errors` changes
 
+# Messages of jaxlib: unsortable dict keys, and a static argument that cannot be hashed.
 _UNSORTED = "Comparator raised exception while sorting pytree dictionary keys"
-_FOREIGN = re.compile(r"Non-hashable static arguments.*?hash an object of type <class '([^']*)'>, (.*?)\. The error was:", re.S)
+_UNHASHABLE = re.compile(
+    r"Non-hashable static arguments.*?hash an object of type <class '([^']*)'>, (.*?)\. The error was:", re.S)
 
 
 def translated(error: BaseException, call: str | None = None, args: Sequence[Any] = (),
                kwargs: dict[str, Any] | None = None, statics: Any = None) -> BaseException:
-    """The error itself, or ours in the place of a backend's about a static argument or the keys of a dict.
+    """Return the exception to raise instead of a jaxlib error about a static argument or dict keys.
 
     Args:
-      error: what was raised.
-      call: what was called, as "pmap of `f`"; None: it is read off the calling line.
-      args, kwargs: its arguments, where `call` is known.
-      statics: which of them are static, where that is known.
+      error: the exception that was raised.
+      call: the call, such as "pmap of `f`"; None: parse the calling source line.
+      args, kwargs: its arguments, if `call` is given.
+      statics: its static arguments (`StaticArgs`), if known.
     Returns:
-      An exception to raise.
+      A new exception, or `error` itself if it is of another kind.
 
     >>> translated(ValueError("something else"))
     ValueError('something else')
@@ -49,9 +51,9 @@ def translated(error: BaseException, call: str | None = None, args: Sequence[Any
     if type(error) is not ValueError or not error.args or not isinstance(error.args[0], str):
         return error
     if error.args[0].startswith(_UNSORTED):
-        made = unsorted_argument(call, args, kwargs or {}) if call is not None else _unsorted(error)
+        made = unsorted_argument(call, args, kwargs or {}) if call is not None else _unsorted_keys_error(error)
         return error if made is None else made.with_traceback(error.__traceback__)
-    found = _FOREIGN.match(error.args[0])
+    found = _UNHASHABLE.match(error.args[0])
     if found is None:
         return error
     kind, text = found[1].rpartition(".")[2], found[2].split("\n")[0]
@@ -62,9 +64,11 @@ def translated(error: BaseException, call: str | None = None, args: Sequence[Any
         if len(alike) == 1:
             argument = f"static argument {alike[0]!r}" if statics is None else f"static {statics.described(alike[0])}"
     else:
-        at = _calling(error.__traceback__)
-        node = None if at is None else _call_node(at)
-        callee, argument = ("a compiled call", "a static argument") if node is None else _described(node, at.tb_frame, kind)
+        at = _innermost_user_entry(error.__traceback__)
+        node = None if at is None else _parse_call(at)
+        callee, argument = "a compiled call", "a static argument"
+        if node is not None:
+            callee, argument = _describe(node, at.tb_frame, kind)
     if text.startswith("Traced<"):
         aval = re.search(r"\(([\w.]+\[[^\]]*\])", text)
         made = StaticArgumentError(
@@ -77,13 +81,13 @@ def translated(error: BaseException, call: str | None = None, args: Sequence[Any
 
 
 def in_name(fun: F, name: str = "") -> F:
-    """A public function of the house in whose name its errors are told, whichever inner function found them.
+    """Wrap a public function so that errors raised by its helpers start with its own name.
 
     Args:
       fun: the function.
-      name: what it is called; "" for its own name.
+      name: the name to use; "" for the function's own name.
     Returns:
-      A function that does the same.
+      A function with the same behaviour, name and signature.
 
     >>> def inner(x): raise ValueError("inner: x must be positive; got -1")
     >>> def outer(x): return inner(x)
@@ -92,32 +96,32 @@ def in_name(fun: F, name: str = "") -> F:
     ValueError: outer: x must be positive; got -1
     """
     name = name or fun.__name__
-    told, kinds = in_the_name_of, TOLD_IN_NAME
+    rename, kinds = in_the_name_of, TOLD_IN_NAME  # closure cells: `run` gets the globals of `fun` below
 
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
             return fun(*args, **kwargs)
         except kinds as error:
-            told(name, error, fun, args, kwargs)
+            rename(name, error, fun, args, kwargs)
             raise
 
-    # With the globals of `fun` it counts as a function of that module, for doctest say.
+    # With the globals of `fun` the wrapper counts as a function of that module, as doctest requires.
     made = FunctionType(run.__code__, getattr(fun, "__globals__", run.__globals__), closure=run.__closure__)
     return functools.update_wrapper(made, fun)  # type: ignore[return-value]
 
 
 def in_the_name_of(name: str, error: BaseException, fun: Callable[..., Any], args: Sequence[Any] = (),
                    kwargs: Mapping[str, Any] = MappingProxyType({})) -> None:
-    """Change an error's text so that it begins with what was called.
+    """Change the text of an error so that it starts with the name of the called function.
 
-    What comes out of a user's function, called by ours, stays as it is, and so do errors that are about values and not
-    about this call.
+    Errors raised by a user's function that the library calls stay unchanged. So do errors about values, such as
+    `ConcretizationError`, because they do not concern this call.
 
     Args:
-      name: what was called.
-      error: what came out of it, one of `TOLD_IN_NAME`.
-      fun: the function called.
-      args, kwargs: what it was called with: among them an argument that could not be hashed is looked up.
+      name: the name to use.
+      error: the exception, an instance of `RENAMED_ERRORS`.
+      fun: the called function.
+      args, kwargs: its arguments, among which an unhashable one is looked up.
 
     >>> def outer(x):
     ...     try:
@@ -131,50 +135,51 @@ def in_the_name_of(name: str, error: BaseException, fun: Callable[..., Any], arg
     ValueError: outer: x must be positive; got -1
     """
     text = error.args[0] if error.args else None
-    if (type(text) is not str or isinstance(error, _ABOUT_VALUES) or not _only_ours(error.__traceback__) or len(error.args) > 1
-            or re.match(rf"[`\w.]*\b{re.escape(name)}\b", text) or _OF_ANOTHER.match(text) and not _OF_A_TWIN.match(text)):
+    if (type(text) is not str or isinstance(error, _ABOUT_VALUES) or not _is_library_only(error.__traceback__)
+            or len(error.args) > 1 or re.match(rf"[`\w.]*\b{re.escape(name)}\b", text)
+            or _OF_OTHER_CALL.match(text) and not _OF_JITTED_CORE.match(text)):
         return
-    own = getattr(inspect.unwrap(fun), "__code__", None)
-    places = () if own is None else own.co_varnames
-    foreign, inner = _FOREIGN.match(text), _OF_A_TWIN.match(text) or _INNER.match(text)
-    if foreign is not None:
-        text = _unhashable(foreign, [*zip(places, args), *kwargs.items()])
-    elif inner is not None and inner[1] not in places:  # else it is an argument's name
+    code = getattr(inspect.unwrap(fun), "__code__", None)
+    params = () if code is None else code.co_varnames
+    unhashable, inner = _UNHASHABLE.match(text), _OF_JITTED_CORE.match(text) or _INNER.match(text)
+    if unhashable is not None:
+        text = _unhashable_text(unhashable, [*zip(params, args), *kwargs.items()])
+    elif inner is not None and inner[1] not in params:  # a helper's name; a prefix that is a parameter's name stays
         text = text[inner.end():]
     error.args = (f"{name}: {text}",)
 
 
-def _unhashable(found: re.Match[str], given: Iterable[tuple[str, Any]]) -> str:
-    """What a backend says of a static argument, in our words; the argument is looked up among those `given`."""
+def _unhashable_text(found: re.Match[str], arguments: Iterable[tuple[str, Any]]) -> str:
+    """Return the error text for an unhashable static argument, named if exactly one argument has its type."""
     kind = found[1].rpartition(".")[2]
-    alike = [n for n, x in given if type(x).__name__ == kind]
+    alike = [n for n, x in arguments if type(x).__name__ == kind]
     return (f"{alike[0] if len(alike) == 1 else 'a setting'} must be known and hashable, as a number, a name or a sequence of "
             f"them; got {kind}: {found[2]:.60}")
 
 
 _ABOUT_VALUES = (ConcretizationError, KeyReuseError, LeakedTracerError)
 _INNER = re.compile(r"([a-z_][\w.]*): ")
-_OF_A_TWIN = re.compile(r"()jit of `\w+`: static argument ")  # a part of `fun` that is jitted
-_OF_ANOTHER = re.compile(r"[\w ]+ of `|Comparator")
+_OF_JITTED_CORE = re.compile(r"()jit of `\w+`: static argument ")  # from the jitted core of `fun` (`@jitted_core`)
+_OF_OTHER_CALL = re.compile(r"[\w ]+ of `|Comparator")
 
 
-def _only_ours(tb: TracebackType | None) -> bool:
-    """Whether every function between a call of ours and its error is ours, or NumPy's or the backend's."""
+def _is_library_only(tb: TracebackType | None) -> bool:
+    """Return whether every frame of a traceback belongs to lamina or to a library that it calls, not to the user."""
     while tb is not None:
         file = tb.tb_frame.f_code.co_filename
-        if not is_own_file(file) and not _BELOW.search(file):
+        if not is_own_file(file) and not _DEPENDENCIES.search(file):
             return False
         tb = tb.tb_next
     return True
 
 
-_BELOW = re.compile(r"[/\\](numpy|jaxlib|ml_dtypes|opt_einsum)[/\\]|^<")
+_DEPENDENCIES = re.compile(r"[/\\](numpy|jaxlib|ml_dtypes|opt_einsum)[/\\]|^<")
 
 
-def _unsorted(error: BaseException) -> BaseException:
-    """The error about a dict's keys, as well as the calling line says it."""
-    at = _calling(error.__traceback__)
-    node = None if at is None else _call_node(at)
+def _unsorted_keys_error(error: BaseException) -> BaseException:
+    """Return an error about unsortable dict keys; the callee and the argument are read from the calling line."""
+    at = _innermost_user_entry(error.__traceback__)
+    node = None if at is None else _parse_call(at)
     callee = "a compiled call"
     if at is not None and node is not None:
         callee = _callee(node, at.tb_frame)[0]
@@ -193,8 +198,8 @@ def _unsorted(error: BaseException) -> BaseException:
                      f"({error.__cause__}). Use keys of one type")
 
 
-def _calling(tb: TracebackType | None) -> Any:
-    """The innermost entry of the user's code."""
+def _innermost_user_entry(tb: TracebackType | None) -> Any:
+    """Return the innermost traceback entry that belongs to user code, or None."""
     found = None
     while tb is not None:
         if not is_own_file(tb.tb_frame.f_code.co_filename):
@@ -203,8 +208,8 @@ def _calling(tb: TracebackType | None) -> Any:
     return found
 
 
-def _call_node(at: TracebackType) -> ast.Call | None:
-    """The call that an entry of a traceback stands at, parsed from its source; None where there is none to be had."""
+def _parse_call(at: TracebackType) -> ast.Call | None:
+    """Parse the call expression at a traceback entry; None if its source is missing or it is not a call."""
     positions = list(at.tb_frame.f_code.co_positions())
     line, last, start, end = positions[at.tb_lasti // 2] if at.tb_lasti >= 0 else (None,) * 4
     if line is None or last is None or start is None or end is None:
@@ -220,8 +225,10 @@ def _call_node(at: TracebackType) -> ast.Call | None:
 
 
 def _value(node: ast.expr, frame: FrameType) -> Any:
-    """What a name, a dotted name, a literal, or a dict, tuple or list of these stands for; None for anything else, which is
-    not run again."""
+    """Evaluate a name, a dotted name, a literal, or a dict, tuple or list of these; None for any other expression.
+
+    Other expressions may have side effects, so they are not evaluated a second time.
+    """
     if isinstance(node, ast.Name):
         return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
     if isinstance(node, ast.Attribute):
@@ -238,22 +245,24 @@ def _value(node: ast.expr, frame: FrameType) -> Any:
 
 
 def _callee(node: ast.Call, frame: FrameType) -> tuple[str, Any]:
-    """(the call in the words of other errors, which of its arguments are static: None if that is not known)."""
+    """Return (text for the call, its `StaticArgs` or None if the callee is not a jitted function)."""
     spec: Any = getattr(_value(node.func, frame), "spec", None)
     statics = getattr(spec, "statics", None)
     return f"`{ast.unparse(node.func)}`" if statics is None else f"{statics.call} of `{spec.name}`", statics
 
 
-def _described(node: ast.Call, frame: FrameType, kind: str) -> tuple[str, str]:
-    """(the call, the argument of type `kind`) in the words of other errors."""
+def _describe(node: ast.Call, frame: FrameType, kind: str) -> tuple[str, str]:
+    """Return (text for the call, text for its static argument whose type is named `kind`)."""
     callee, statics = _callee(node, frame)
-    given: dict[Any, ast.expr] = {**dict(enumerate(node.args)), **{k.arg: k.value for k in node.keywords if k.arg}}
-    if any(isinstance(a, ast.Starred) for a in node.args):
-        given = {k: v for k, v in given.items() if isinstance(k, str)}
+    arguments: dict[Any, ast.expr] = {**dict(enumerate(node.args)), **{k.arg: k.value for k in node.keywords if k.arg}}
+    if any(isinstance(a, ast.Starred) for a in node.args):  # positions after `*args` are unknown
+        arguments = {k: v for k, v in arguments.items() if isinstance(k, str)}
     if statics is not None:
-        given = {k: v for k, v in given.items() if k in statics.nums or k in statics.names}
-    alike = [k for k, v in given.items() if type(_value(v, frame)).__name__ == kind]
-    which = alike[0] if len(alike) == 1 else next(iter(given)) if statics is not None and len(given) == 1 else None
+        arguments = {k: v for k, v in arguments.items() if k in statics.nums or k in statics.names}
+    alike = [k for k, v in arguments.items() if type(_value(v, frame)).__name__ == kind]
+    which = alike[0] if len(alike) == 1 else None
+    if which is None and statics is not None and len(arguments) == 1:
+        which = next(iter(arguments))
     if which is None:
         return callee, "a static argument"
     return callee, f"static argument {which!r}" if statics is None else f"static {statics.described(which)}"

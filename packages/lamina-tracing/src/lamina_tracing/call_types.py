@@ -1,4 +1,4 @@
-"""What `jit` and `pmap` take and give, for type checkers: a jitted function takes and gives what the function does."""
+"""Static types of `jit` and `pmap`: a jitted function has the argument and result types of the original function."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,9 +11,9 @@ R = TypeVar("R", covariant=True)
 
 
 class Jitted(Protocol[P, R]):
-    """A compiled function: it is called as the function it was made of, and as a method of a class too.
+    """Compiled function. It is called like the original function, and works as a method of a class.
 
-    The stages, `trace` and `lower`, are there with a runtime: without one, staged functions are run by an evaluator.
+    `trace` and `lower` exist only with a runtime; without one, an evaluator runs the staged function.
 
     >>> from lamina_tracing import jit
     >>> doubled: Jitted = jit(lambda x: 2 * x)
@@ -26,24 +26,24 @@ class Jitted(Protocol[P, R]):
     def __get__(self, instance: Any, owner: Any = None, /) -> Callable[..., R]: ...
 
     def trace(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """The function staged for these arguments, or for anything with their shapes and dtypes."""
+        """Stage the function for these arguments, or for objects with their shapes and dtypes."""
         ...
 
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """The same, lowered: what the compiler would be given."""
+        """Stage and lower the function for these arguments: the input of the compiler."""
         ...
 
     def eval_shape(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """The shapes and dtypes of the results, in their tree."""
+        """Return the tree of result shapes and dtypes."""
         ...
 
     def clear_cache(self) -> None:
-        """Forget all programs of this function."""
+        """Remove all cached programs of this function."""
         ...
 
 
 class JitOptions(TypedDict, total=False):
-    """The options of `jit`, which tells what they mean."""
+    """Keyword arguments of `jit`; see there."""
 
     static_argnums: int | Sequence[int] | None
     static_argnames: str | Iterable[str] | None

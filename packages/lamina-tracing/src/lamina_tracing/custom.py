@@ -1,8 +1,8 @@
-"""Calls of functions with rules of their own: how a call finds the transformation that wants the rule.
+"""Calls of functions with custom rules, and their dispatch to transformations.
 
-A `CustomCall` is a function on flat arrays that a transformation may treat as a whole. `call_custom` hands it to the deepest
-trace among its arguments, as `bind` does with an op; while nothing minds the rules it simply runs. Under a staging
-trace it becomes one equation, whose rules are staged when first asked for.
+A `CustomCall` is a function on flat arrays that a transformation may handle as one unit. `call_custom` passes it to the
+top-level trace among its arguments, as `bind` does with a primitive. If no transformation uses the rules, the function
+simply runs. A staging trace records one equation, whose rules are staged on first use.
 """
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = ["CustomCall", "Positional", "arrays_of", "call_custom", "deepest", "h
 
 
 def deepest(args: Sequence[Any]) -> Trace:
-    """The trace that handles an op on these arguments.
+    """Find the trace that handles a primitive with these operands.
 
     Args:
       args: arrays, traced values, numbers.
     Returns:
-      The trace of the highest level among them; where none is traced, the one in force.
+      The trace of the highest level among the arguments and the thread's current trace.
 
     >>> deepest([1.0, np.ones(2)]) is EVALUATION
     True
@@ -44,13 +44,14 @@ def deepest(args: Sequence[Any]) -> Trace:
 
 
 class CustomCall:
-    """One call of a function with rules. A subclass gives `run` and `staged`, and the hooks it has rules for.
+    """One call of a function with custom rules. A subclass defines `run`, `staged`, and a hook for each rule it has.
 
-    - `run(*flat)`: the function itself.
-    - `staged(avals)`: `(primitive, values closed over, params)`, the call as an equation.
-    - `push(trace, args)`: under a differentiating trace; `batch(trace, args, minded)`: under a batching one.
+    - `run(*flat)`: run the function itself.
+    - `staged(avals)`: return `(primitive, closed-over values, params)`, the call as an equation.
+    - `push(trace, args)`: handle a differentiating trace.
+    - `batch(trace, args, minded)`: handle a batching trace.
 
-    What it has no hook for happens to its equation.
+    Without a hook, the transformation is applied to the equation.
 
     >>> from lamina_ir import prims
     >>> class Doubled(CustomCall):
@@ -61,23 +62,23 @@ class CustomCall:
     """
 
     def run(self, *flat: Any) -> list[Any]:
-        """The function itself, on flat arguments."""
+        """Run the function itself on flat arguments."""
         raise NotImplementedError
 
     def staged(self, avals: Sequence[ShapedArray]) -> tuple[Primitive, list[Any], dict[str, Any]]:
-        """(primitive, values closed over, params): the call as an equation on those values and then the arguments."""
+        """Return the call as an equation: (primitive, closed-over values, params). Those values lead the operands."""
         raise NotImplementedError
 
     def push(self, trace: Any, args: Sequence[Any]) -> list[Any]:
-        """Under a differentiating trace."""
+        """Handle the call under a differentiating trace."""
         return self.bind(args)
 
     def batch(self, trace: Any, args: Sequence[Any], minded: bool) -> list[Any]:
-        """Under a batching trace; `minded`: whether a transformation further out wants the rules."""
+        """Handle the call under a batching trace; `minded`: an outer transformation uses the rules."""
         return self.bind(args) if minded else self.run(*args)
 
     def bind(self, args: Sequence[Any]) -> list[Any]:
-        """As one equation, through whatever transformations the arguments are in."""
+        """Bind the call as one equation, so that every transformation of the arguments handles it."""
         with staged_for(args):
             prim, outer, params = self.staged([typeof(a) for a in args])
         return list(bind(prim, *outer, *args, **params))
@@ -87,7 +88,7 @@ _NUMBERS = (bool, int, float, complex, np.ndarray, np.generic)
 
 
 def arrays_of(tree: Any) -> Any:
-    """A function's result with arrays for Python's and NumPy's numbers, where it ran on known values.
+    """Convert Python and NumPy numbers in a function's result to arrays, if the function ran eagerly.
 
     Args:
       tree: the result.
@@ -107,10 +108,10 @@ def arrays_of(tree: Any) -> Any:
 
 
 def call_custom(call: CustomCall, args: Sequence[Any]) -> list[Any]:
-    """Call a function that has rules, in the deepest transformation among its arguments.
+    """Dispatch a call of a function with custom rules to the top trace among its arguments.
 
     Args:
-      call: this call of it.
+      call: the call.
       args: flat arguments: arrays, traced values, numbers.
     Returns:
       A list of results.
@@ -126,10 +127,10 @@ def call_custom(call: CustomCall, args: Sequence[Any]) -> list[Any]:
 
 
 def in_scope() -> Callable[[Callable[[], Any]], Any]:
-    """Settings and mapped axes as they are now, for a rule that is staged later.
+    """Capture the current settings and mapped axes, for a rule that is staged later.
 
     Returns:
-      A function `scope(make)`, which gives what `make()` gives in them.
+      A function `scope(make)`, which returns `make()` evaluated under them.
 
     >>> from lamina_ir import dtypes
     >>> with config.enable_x64():
@@ -154,14 +155,14 @@ def in_scope() -> Callable[[Callable[[], Any]], Any]:
 
 def stage_onto(outer: list[Any], fun: Callable[..., Sequence[Any]],
                avals: Sequence[ShapedArray]) -> tuple[ClosedJaxpr, list[int]]:
-    """Stage a function; values of enclosing traces it uses are added to a list that several programs share.
+    """Stage a function, and append the values of enclosing traces that it uses to a list shared by several programs.
 
     Args:
       outer: the list.
       fun: takes one array per aval and returns a list of arrays.
       avals: the argument types.
     Returns:
-      The program, whose leading arguments are those values, and where in `outer` they are.
+      The program, whose leading arguments are those values, and their positions in `outer`.
 
     >>> outer = []
     >>> closed, places = stage_onto(outer, lambda x: [x + x], [typeof(1.0)])
@@ -169,7 +170,7 @@ def stage_onto(outer: list[Any], fun: Callable[..., Sequence[Any]],
     { lambda ; a:f32[]. let b:f32[] = add a a in (b,) } []
     """
     closed, found = stage(fun, avals)
-    # One list for all programs of a call, each value once: they are to take the same operands.
+    # All programs of one call take the same operands, so each value is in the shared list once.
     places = []
     for x in found:
         at = next((i for i, y in enumerate(outer) if y is x), None)
@@ -181,14 +182,14 @@ def stage_onto(outer: list[Any], fun: Callable[..., Sequence[Any]],
 
 
 def lead_with(closed: ClosedJaxpr, places: Sequence[int], outer: Sequence[Any]) -> ClosedJaxpr:
-    """A program of `stage_onto`, taking all outer values as its leading arguments.
+    """Make a program of `stage_sharing_outer` take all outer values as its leading arguments.
 
     Args:
       closed: the program.
-      places: which of the outer values it takes, as `stage_onto` said.
-      outer: all of them.
+      places: positions in `outer` of the values it takes, as returned by `stage_sharing_outer`.
+      outer: all outer values.
     Returns:
-      A program that takes them all, and then its own arguments.
+      A program that takes all outer values, then its own arguments. Unused ones are ignored.
 
     >>> from lamina_ir import parse
     >>> closed = parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")
@@ -206,13 +207,13 @@ def lead_with(closed: ClosedJaxpr, places: Sequence[int], outer: Sequence[Any]) 
 
 
 def holds_tracers(*values: Any, depth: int = 3) -> bool:
-    """Whether functions close over traced values, as far as their closures, partials and trees show it.
+    """Return whether functions close over traced values, looking into closures, partials and pytrees.
 
     Args:
-      *values: functions, or anything.
-      depth: how many functions within functions to look into.
+      *values: functions, or any objects.
+      depth: how many levels of nested functions to inspect.
     Returns:
-      A truth value. A global that is traced is not seen.
+      A bool. Traced values in global variables are not found.
 
     >>> holds_tracers(lambda x: x)
     False
@@ -223,29 +224,29 @@ def holds_tracers(*values: Any, depth: int = 3) -> bool:
         if isinstance(x, Tracer):
             return True
         if depth and x is not None and not isinstance(x, (int, float, str)):
-            found: list[Any] = []
+            contents: list[Any] = []
             for cell in getattr(x, "__closure__", None) or ():
                 try:
-                    found.append(cell.cell_contents)
-                except ValueError:  # not bound yet
+                    contents.append(cell.cell_contents)
+                except ValueError:  # the variable is not assigned yet
                     pass
             if hasattr(x, "func") and hasattr(x, "args"):  # functools.partial
-                found += [x.func, *x.args, *x.keywords.values()]
+                contents += [x.func, *x.args, *x.keywords.values()]
             if isinstance(x, (tuple, list, dict)):
-                found += trees.tree_leaves(x)
-            if found and holds_tracers(*found, depth=depth - 1):
+                contents += trees.tree_leaves(x)
+            if contents and holds_tracers(*contents, depth=depth - 1):
                 return True
     return False
 
 
 class Positional:
-    """Arguments by position: `resolve(args, kwargs)` puts keywords where they belong and fills in defaults.
+    """Convert arguments to positional ones: `resolve(args, kwargs)` places keyword arguments and fills in defaults.
 
     Args:
-      call: what is being done with the function, for the message.
+      call: name of the transformation, for messages.
       fun: the function.
 
-    `resolve` raises TypeError where the arguments do not fit, or one can only be given by keyword.
+    `resolve` raises TypeError if the arguments do not fit the signature, or if one is keyword-only.
 
     >>> Positional("custom_vjp", lambda x, y=2: None).resolve((), {"x": 1})
     (1, 2)
@@ -254,23 +255,23 @@ class Positional:
     def __init__(self, call: str, fun: Callable[..., Any]) -> None:
         self.call, self.fun = call, fun
         self._signature: Any = None
-        self._plain: bool | None = None
+        self._has_no_defaults: bool | None = None  # None: the signature was not read yet
 
     def resolve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """TypeError when the arguments do not fit, or one can only be given by keyword."""
-        if self._plain is None:
+        """Return all arguments by position; TypeError if they do not fit the signature, or if one is keyword-only."""
+        if self._has_no_defaults is None:
             try:
                 self._signature = signature(self.fun)
             except (TypeError, ValueError):
                 self._signature = None
-            self._plain = self._signature is None or all(
+            self._has_no_defaults = self._signature is None or all(
                 p.default is p.empty for p in self._signature.parameters.values())
-        if not kwargs and self._plain:
+        if not kwargs and self._has_no_defaults:
             return args
         name = function_name(self.fun)
         if self._signature is None:
             raise TypeError(f"{self.call} of `{name}`: keyword arguments {sorted(kwargs)} have no known position, because "
-                            "the function shows no signature; pass them by position")
+                            "the function has no readable signature; pass them by position")
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as e:

@@ -1,5 +1,8 @@
-"""Looking into a running program: `callback` calls Python with its values, `print` prints them, `check` raises where they are
-not as they should be, `breakpoint` stops at a prompt. `DebugEffect` is what programs that hold these say of themselves."""
+"""Debug a running program.
+
+`callback` calls Python with its values, `print` prints them, `check` raises if a condition is false, and `breakpoint`
+stops at a prompt. Programs that contain such calls have the effect `DebugEffect`.
+"""
 from lamina_ir import DebugEffect
 
 from .breakpoints import breakpoint

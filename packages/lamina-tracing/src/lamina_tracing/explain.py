@@ -1,6 +1,7 @@
-"""Why a function is staged or compiled again: `config.explain_cache_misses`, and `config.log_compiles` for what it cost.
+"""Log why a function is traced or compiled again, and how long that took.
 
-Messages go to the logger `lamina` as warnings, so they are seen without any set-up.
+The settings are `config.explain_cache_misses` and `config.log_compiles`. Messages go to the logger `lamina` as
+warnings, so they appear without logging configuration.
 """
 from __future__ import annotations
 
@@ -20,15 +21,16 @@ from .lines import user_source
 __all__ = ["explain_miss", "logger", "staging_logged", "told"]
 
 logger = logging.getLogger("lamina")
-_same_code: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # code object -> the function last seen
+# Code object -> the function with it that was last traced: detects functions that are created anew for every call.
+_last_function: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 def told(call: str, name: str, reasons: Sequence[str]) -> None:
-    """Log why a function misses its cache.
+    """Log the reasons of a cache miss, with the user's source line.
 
     Args:
-      call, name: as in `jit of f`.
-      reasons: one or several.
+      call, name: the transformation and the function, as in `jit of f`.
+      reasons: the reasons, at least one.
 
     >>> told("jit", "f", ["args[0] changed from float32[2] to float32[3]"])
     """
@@ -38,13 +40,13 @@ def told(call: str, name: str, reasons: Sequence[str]) -> None:
 
 
 def explain_miss(call: str, name: str, fun: Any, key: tuple[Any, ...], known: Iterable[tuple[Any, ...]]) -> None:
-    """Log what is new about a signature.
+    """Log how a signature differs from the most similar cached one.
 
     Args:
-      call, name: as in `jit of f`.
+      call, name: the transformation and the function, as in `jit of f`.
       fun: the function.
       key: (types, tree, static arguments, axes in scope, settings).
-      known: the keys of the programs there are.
+      known: the keys of the cached programs.
 
     >>> from lamina_tracing import jit
     >>> with config.explain_cache_misses(True):
@@ -56,30 +58,30 @@ def explain_miss(call: str, name: str, fun: Any, key: tuple[Any, ...], known: It
     reasons = None if nearest is None else [text for text in nearest if text]
     code: Any = getattr(fun, "__code__", None)
     if reasons is None:
-        other = _same_code.get(code) if code is not None else None
+        other = _last_function.get(code) if code is not None else None
         if other is not None and other() is not fun:
             reasons = [f"new function object: another one made at {code.co_filename}:{code.co_firstlineno} was staged "
-                       "before, and programs are kept per object. Make the function once, outside of the loop or function "
-                       "that calls it"]
+                       "before, and programs are cached per object. Make the function once, outside of the loop or "
+                       "function that calls it"]
         else:
             reasons = ["first call of this function"]
     if code is not None:
         try:
-            _same_code[code] = weakref.ref(fun)
+            _last_function[code] = weakref.ref(fun)
         except TypeError:
             pass
     told(call, name, reasons)
 
 
 def _differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> list[str]:
-    """What differs between two signatures, a line each."""
+    """Return one text for each difference between two signatures. Empty texts only add distance, see below."""
     found = []
     if old[1] != new[1]:
         tree = trees.tree_unflatten(new[1], [0] * new[1].num_leaves)
         text = explain_mismatch(old[1], tree) or f"was {old[1]}, is {new[1]}"
         text = text.replace("at [0]", "at args", 1) if "at [0]" in text else text.replace("at [1]", "at kwargs", 1)
         found.append(f"the tree of (args, kwargs) changed: it {text}")
-        found += [""] * 8  # further away than any change of types
+        found += [""] * 8  # a changed tree counts as more different than a few changed types
     else:
         for i, (a, b) in enumerate(zip(old[0], new[0])):
             if a != b:
@@ -94,7 +96,7 @@ def _differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> list[str]:
     if old[4] != new[4]:
         had, has = config.keyed_values(old[4]), config.keyed_values(new[4])
         found += [f"config {n} changed from {had.get(n)!r} to {v!r}" if n in config.options else
-                  "rows of rule tables, or a slot, changed" for n, v in has.items() if had.get(n) != v]
+                  "a rule table or a hook changed" for n, v in has.items() if had.get(n) != v]
     return found
 
 
@@ -111,10 +113,10 @@ def _type_change(a: Any, b: Any) -> str:
 
 @contextmanager
 def staging_logged(call: str, name: str) -> Iterator[None]:
-    """A block of which it is logged how long it took.
+    """Log how long the block took.
 
     Args:
-      call, name: as in `jit of f`.
+      call, name: the transformation and the function, as in `jit of f`.
 
     >>> with staging_logged("jit", "f"):  # logs "jit of `f`: staged in 0.0000 s"
     ...     pass

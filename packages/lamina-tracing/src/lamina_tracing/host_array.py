@@ -1,7 +1,7 @@
-"""The concrete array of this floor: `HostArray`, a NumPy array that carries a weak-type mark and our operators.
+"""`HostArray`: the concrete array of this package, a NumPy array with a weak-type flag and lamina's operators.
 
-Nothing changes one: its memory is read-only, what NumPy's arrays do in place is refused or gives a new array, and functions of
-NumPy's are handed a plain read-only view and give plain arrays, as for any device's array.
+Arrays are immutable. The memory is read-only, and in-place operations raise or return a new array. NumPy functions
+receive a plain read-only view and return plain NumPy arrays, as they do for device arrays.
 """
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ from .tracer import Tracer
 
 __all__ = ["HostArray", "know", "taken", "typed", "written_as_operator"]
 
-_IN_PLACE = ("fill", "itemset", "put", "resize", "setfield", "setflags", "__setstate__")  # what NumPy's have and ours must not
-_FACTS = frozenset(("_known", "aval", "base", "data", "dtype", "flat", "imag", "real", "shape", "strides", "weak_type"))
+_IN_PLACE_METHODS = ("fill", "itemset", "put", "resize", "setfield", "setflags", "__setstate__")
+_READ_ONLY_ATTRIBUTES = frozenset(("_aval_and_ndarray", "aval", "base", "data", "dtype", "flat", "imag", "real",
+                                   "shape", "strides", "weak_type"))
 
 
-def _number(self: HostArray, use: str) -> Any:
+def _scalar_value(self: HostArray, use: str) -> Any:
     if self.size != 1:
         raise TypeError(f"{use}: expected an array with one element; got {self.aval.long()}")
     return np.asarray(self).reshape(())[()]
 
 
 class HostArray(np.ndarray):
-    """A NumPy array with our operators, made by the NumPy evaluator. Its memory is read-only: arrays are immutable.
+    """NumPy array with lamina's operators, made by the NumPy evaluator. Its memory is read-only: arrays are immutable.
 
-    `HostArray.of(x, aval)` makes one, in the memory of `x`, to which nobody may write any more. The class itself is not
-    meant to be called.
+    `HostArray.of(x, aval)` creates one that takes over the memory of `x`; the caller must not write to `x` afterwards.
+    Do not call the class itself.
 
     Args:
-      shape, dtype, buffer, offset, strides, order: as of `numpy.ndarray`.
+      shape, dtype, buffer, offset, strides, order: as for `numpy.ndarray`.
 
     >>> from lamina_ir import shaped
     >>> x = HostArray.of([1, 2], shaped((2,), "float32"))
@@ -49,39 +50,41 @@ class HostArray(np.ndarray):
     <class 'numpy.ndarray'>
     """
 
-    __slots__ = ("_known", "__dict__")
-    _known: tuple[ShapedArray, np.ndarray]  # its type and the plain array it is a view of, which ops ask for; views have none
+    __slots__ = ("_aval_and_ndarray", "__dict__")
+    # The type and the plain array that this is a view of. Primitives read both. Unset for views that NumPy creates.
+    _aval_and_ndarray: tuple[ShapedArray, np.ndarray]
     weak_type = False
-    base = None  # whose memory it is would be one way to write into it
+    base = None  # hidden: the base array would give write access to the memory
     _trace = None
     __array_priority__ = 900
 
     @staticmethod
     def of(x: Any, aval: ShapedArray) -> HostArray:
-        """`x` with the dtype and weakness of `aval`. It takes the memory of `x`: nobody may write to that any more."""
+        """Return `x` with the dtype and weak type of `aval`. It takes over the memory of `x`; do not write to it."""
         array = np.asarray(x, aval.dtype)
-        if array.shape != aval.shape:  # only its dtype and weakness are said
+        if array.shape != aval.shape:  # `aval` only specifies dtype and weak type
             aval = shaped(array.shape, aval.dtype, aval.weak_type)
         return taken(array, aval)
 
     @property
     def aval(self) -> ShapedArray:
         try:
-            return self._known[0]
+            return self._aval_and_ndarray[0]
         except AttributeError:
             return ShapedArray(self.shape, self.dtype, self.weak_type)
 
     named_shape = property(lambda self: {})
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """What NumPy's elementwise functions give: plain arrays, unless something traced is among the operands."""
+        """Apply a NumPy ufunc: return plain arrays, or defer to tracers among the operands."""
         if any(isinstance(x, Tracer) for x in inputs):
             return NotImplemented
         if len(inputs) == 2 and isinstance(inputs[0], np.generic) and method == "__call__" and not kwargs:
-            reflected = _REFLECTED.get(ufunc.__name__)  # `np.float32(2) * x`, which Python asks NumPy's scalar first
+            # `np.float32(2) * x`: Python calls the NumPy scalar's method first, and that calls this function.
+            reflected = _REFLECTED.get(ufunc.__name__)
             if reflected is not None and written_as_operator(sys._getframe(1)):
                 return getattr(self, reflected)(inputs[0])
-        if method == "at" and isinstance(inputs[0], HostArray):  # which NumPy 2 lets write into what is read-only
+        if method == "at" and isinstance(inputs[0], HostArray):  # NumPy 2 lets `ufunc.at` write to read-only arrays
             raise TypeError(f"arrays are immutable: numpy.{ufunc.__name__}.at would change one in place; give it a copy, "
                             "np.array(x), or use x.at[i].add(v) and its siblings")
         if any(isinstance(x, HostArray) for x in kwargs.get("out", ())):
@@ -89,7 +92,7 @@ class HostArray(np.ndarray):
         return getattr(ufunc, method)(*map(_plain, inputs), **{name: _plain(x) for name, x in kwargs.items()})
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """What NumPy's other functions give: plain arrays, unless something traced is among the arguments."""
+        """Apply any other NumPy function: return plain arrays, or defer to tracers among the arguments."""
         if any(issubclass(kind, Tracer) for kind in types):
             return NotImplemented
         return func(*map(_plain, args), **{name: _plain(x) for name, x in kwargs.items()})
@@ -118,16 +121,16 @@ class HostArray(np.ndarray):
         if self.size != 1:
             which = "an empty array" if self.size == 0 else "an array with several elements"
             raise ValueError(f"the truth value of {which} is ambiguous; got {self.aval.long()}. Use .any() or .all()")
-        return bool(_number(self, "bool()"))
+        return bool(_scalar_value(self, "bool()"))
 
     def __int__(self) -> int:
-        return int(_number(self, "int()"))
+        return int(_scalar_value(self, "int()"))
 
     def __float__(self) -> float:
-        return float(_number(self, "float()"))
+        return float(_scalar_value(self, "float()"))
 
     def __complex__(self) -> complex:
-        return complex(_number(self, "complex()"))
+        return complex(_scalar_value(self, "complex()"))
 
     def __index__(self) -> int:
         if self.shape or self.dtype.kind not in "iu":
@@ -135,8 +138,8 @@ class HostArray(np.ndarray):
         return operator.index(np.asarray(self)[()])
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _FACTS:
-            raise TypeError(f"arrays are immutable: `x.{name} = v` would change one for all who hold it")
+        if name in _READ_ONLY_ATTRIBUTES:
+            raise TypeError(f"arrays are immutable: `x.{name} = v` would change the array for every reference to it")
         super().__setattr__(name, value)
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -168,34 +171,34 @@ class HostArray(np.ndarray):
     def __format__(self, spec: str) -> str:
         return format(np.asarray(self)[()], spec)
 
-    def __hash__(self) -> int:  # type: ignore[override]  # NumPy's arrays have None, and an error that helps nobody
+    def __hash__(self) -> int:  # type: ignore[override]  # NumPy sets it to None, whose error message gives no advice
         raise TypeError("arrays are not hashable; use their shape and dtype, or x.tobytes(), as a key")
 
     def __reduce__(self) -> Any:
         return _rebuild, (np.asarray(self), self.weak_type)
 
 
-_x64 = config.enable_x64  # without it wide arrays count as narrow ones
-know = HostArray._known.__set__  # type: ignore[attr-defined]  # past `__setattr__`, which refuses
+_x64 = config.enable_x64  # if it is off, 64-bit arrays are treated as 32-bit ones
+know = HostArray._aval_and_ndarray.__set__  # type: ignore[attr-defined]  # bypasses `__setattr__`, which raises
 
 
 def taken(array: np.ndarray, aval: ShapedArray) -> HostArray:
-    """`HostArray.of` for a plain array of exactly this type."""
-    array.setflags(False)  # type: ignore[call-arg]  # by position, which takes half the time
-    ours = array.view(HostArray)
+    """Wrap a plain array whose shape and dtype are exactly those of `aval`; a faster `HostArray.of`."""
+    array.setflags(False)  # type: ignore[call-arg]  # a positional argument takes half the time
+    result = array.view(HostArray)
     if aval.weak_type:
-        ours.__dict__["weak_type"] = True
-    if type(aval) is ShapedArray:  # one that differs over no mapped axis
-        know(ours, (aval, array))
-    return ours
+        result.__dict__["weak_type"] = True
+    if type(aval) is ShapedArray:  # not a subclass: the value varies over no mapped axis
+        know(result, (aval, array))
+    return result
 
 
 def typed(x: HostArray) -> tuple[ShapedArray, np.ndarray]:
-    """The type of an array of ours and a plain one in its memory; both of the canonical dtype, in which ops compute."""
+    """Return the type of `x` and a plain array in its memory, both in the canonical dtype that primitives use."""
     try:
-        known = x._known
-        if _x64.everywhere or known[0].dtype.itemsize < 8 or _x64.value:
-            return known
+        cached = x._aval_and_ndarray
+        if _x64.everywhere or cached[0].dtype.itemsize < 8 or _x64.value:
+            return cached
     except AttributeError:
         pass
     aval = shaped(x.shape, dtypes.canonical(x.dtype), x.weak_type)
@@ -204,7 +207,7 @@ def typed(x: HostArray) -> tuple[ShapedArray, np.ndarray]:
 
 def _type_of(x: HostArray) -> ShapedArray:
     try:
-        aval = x._known[0]
+        aval = x._aval_and_ndarray[0]
         if _x64.everywhere or aval.dtype.itemsize < 8 or _x64.value:
             return aval
     except AttributeError:
@@ -216,7 +219,7 @@ register_aval(HostArray, _type_of)
 
 
 def _plain(x: Any) -> Any:
-    """An argument of a function of NumPy's, with plain views in the place of our arrays."""
+    """Replace HostArrays in an argument of a NumPy function by plain views, also within lists and tuples."""
     if isinstance(x, HostArray):
         return np.asarray(x)
     if type(x) in (list, tuple):
@@ -232,28 +235,29 @@ _OPERATORS = frozenset((opmap["BINARY_OP"], opmap["COMPARE_OP"]))
 
 
 def written_as_operator(caller: Any) -> bool:
-    """Whether a frame is at an operator, `x + y`, and not at a call: NumPy asks operands in the same way for both."""
+    """Return whether a frame executes an operator (`x + y`), not a call (`np.add(x, y)`): both call `__array_ufunc__`."""
     return caller.f_code.co_code[caller.f_lasti] in _OPERATORS
 
 
-def _refusing(name: str) -> Any:
-    def refuse(self: HostArray, *args: Any, **kwargs: Any) -> None:
+def _raise_immutable(name: str) -> Any:
+    """Make a method that raises TypeError."""
+    def method(self: HostArray, *args: Any, **kwargs: Any) -> None:
         raise TypeError(f"arrays are immutable: `x.{name}` would change one in place; use a function that returns a new array, "
                         "or x.at[i].set(v)")
 
-    return refuse
+    return method
 
 
-def _rebinding(op: Any) -> Any:
-    return lambda x, y: op(x, y)  # a builtin would not become a method
+def _as_method(op: Any) -> Any:
+    return lambda x, y: op(x, y)  # a builtin function is not bound as a method
 
 
-for _name in _IN_PLACE:
-    setattr(HostArray, _name, _refusing(_name))
+for _name in _IN_PLACE_METHODS:
+    setattr(HostArray, _name, _raise_immutable(_name))
 for _op in (operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
             operator.matmul, operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift):
-    # NumPy's own would write in place: `x += y` is `x = x + y`, a new array under the old name.
-    setattr(HostArray, f"__i{_op.__name__.strip('_')}__", _rebinding(_op))
+    # NumPy's own methods would write in place. Here `x += y` means `x = x + y`, which rebinds the name to a new array.
+    setattr(HostArray, f"__i{_op.__name__.strip('_')}__", _as_method(_op))
 HostArray.__name__ = "Array"
 
 

@@ -1,4 +1,7 @@
-"""`JitSpec`: what is jitted and how. It stages, and remembers the programs of each signature; dispatchers make it a call."""
+"""`JitSpec`: a function with its jit options, which traces and caches one program per signature.
+
+A dispatcher makes a callable from it.
+"""
 from __future__ import annotations
 
 import functools
@@ -25,10 +28,10 @@ __all__ = ["JitSpec", "Staged", "any_traced"]
 
 
 class Staged(NamedTuple):
-    """One signature's program.
+    """Staged program of one signature.
 
     Attributes:
-      closed: takes the values in `outer` and then the flat arguments.
+      closed: the program. It takes the values in `outer`, then the flat arguments.
       outer: values of enclosing traces.
       out_tree: the structure of the result.
 
@@ -43,31 +46,31 @@ class Staged(NamedTuple):
 
 
 _programs = PerFunction()
-_PLAIN = frozenset((np.ndarray, int, float, bool, complex))
-_MOST_PROGRAMS = 1024  # per function; beyond that the oldest half is forgotten
+_HOST_VALUE_TYPES = frozenset((np.ndarray, int, float, bool, complex))
+_MAX_PROGRAMS = 1024  # per function; a full cache drops its oldest half
 
 
 class JitSpec:
-    """A function and how it is jitted: what a dispatcher's `jit` makes a callable of.
+    """A function and its jit options, from which a dispatcher's `jit` makes a callable.
 
-    Its attributes are the arguments, checked and made alike: `donate_argnums` a set of positions, `statics` which arguments
-    are static. `name` is the function's, for print; `known_as` what its programs are remembered under: the function, or
-    what stands for a bound method or a partial application.
+    The attributes are the arguments in normalized form: `donate_argnums` is a set of positions, `statics` holds the
+    static arguments (`StaticArgs`). `name` is the function's name for messages. `function_key` is the cache key of the
+    function: the function itself, or a stable key for a bound method or a partial application.
 
     Args:
       fun: the function.
       static_argnums, static_argnames: positions and names of arguments that are part of the program.
-      donate_argnums, donate_argnames: those of arguments whose memory may be reused.
-      device: where to run; None: where the arguments are.
+      donate_argnums, donate_argnames: positions and names of arguments whose memory may be reused.
+      device: the device to run on; None: the device of the arguments.
       backend: platform name, or None.
-      inline: a call while another function is traced becomes part of that.
-      keep_unused: pass arguments the program does not read to the device all the same.
-      in_shardings, out_shardings: where arguments and results lie, trees of shardings and None.
+      inline: if called while another function is traced, become part of its program instead of a call.
+      keep_unused: pass unused arguments to the device too.
+      in_shardings, out_shardings: shardings of arguments and results, trees of shardings and None.
       compiler_options: name -> value, or None.
-      call: who makes it, for messages.
+      call: name of the public function that creates it, for messages.
     Raises:
-      TypeError: `fun` cannot be called, or an option is of the wrong kind.
-      ValueError: a position or name is no argument of the function, or both static and donated.
+      TypeError: `fun` is not callable, or an option has the wrong type.
+      ValueError: a position or name is not an argument of the function, or is both static and donated.
 
     >>> spec = JitSpec(lambda x, n: x * n, static_argnums=1)
     >>> flat, tree, static = spec.split((np.float32(2), 3), {})
@@ -102,12 +105,12 @@ class JitSpec:
 
     @functools.cached_property
     def programs(self) -> dict[Any, Staged]:
-        """Those that were staged, remembered with the function."""
+        """The staged programs, cached with the function."""
         return _programs.of(self.known_as)
 
     @functools.cached_property
     def ours(self) -> bool:
-        """Whether the function is one of our own rooms."""
+        """Whether the function is defined in a lamina package."""
         fun = self.fun
         for _ in range(8):
             fun = getattr(fun, "__wrapped__", fun)
@@ -115,8 +118,11 @@ class JitSpec:
         return code is not None and is_own_file(code.co_filename)
 
     def pickled(self, jitted: Any, again: Callable[..., Any]) -> Any:
-        """What pickle keeps of a jitted function (`__reduce__`): where it is found, as of any function; where it is found
-        nowhere, the plain function and the options, for `again` to jit it."""
+        """Return the `__reduce__` value of a jitted function.
+
+        An importable function is pickled by its name, as any function is. Otherwise the original function and its
+        options are pickled, and `again` jits it on loading.
+        """
         found: Any = sys.modules.get(getattr(jitted, "__module__", None) or "")
         name = getattr(jitted, "__qualname__", "")
         for part in name.split("."):
@@ -126,12 +132,15 @@ class JitSpec:
         return again, (self.fun, {k: v for k, v in self.options.items() if v is not None and v is not False and v != ()})
 
     def __reduce__(self) -> Any:
-        """Of pickles of calls made of it: what it was made of, without the programs."""
+        """Pickle the function and the options, without the programs."""
         return functools.partial(JitSpec, **self.options, call=self.call), (self.fun,)
 
     def inlined(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """The call as a part of what is being traced, where the function sees traced values as in any other call."""
-        if self.ours:  # they take numbers as they come
+        """Inline the call into the program being traced: stage it as usual, then bind its equations one by one.
+
+        Staging first means that the function sees traced values, as in a call that is not inlined.
+        """
+        if self.ours:  # library functions accept concrete numbers and tracers alike, so no staging is needed
             return self.fun(*args, **kwargs)
         flat, tree, static = self.split(args, kwargs)
         staged = self.stage(flat, tree, static)
@@ -139,15 +148,15 @@ class JitSpec:
 
     @property
     def known_by(self) -> Any:
-        """What tells two specs of one function apart, beside their static arguments and shardings."""
+        """Key that distinguishes specs of one function, apart from static arguments and shardings."""
         return self.device, self.backend, self.inline, self.keep_unused, self.donate_argnums
 
     def called_by(self, dispatcher: Any) -> Callable[..., Any]:
-        """The callable that a dispatcher makes of it."""
+        """Return the callable that a dispatcher makes from this spec."""
         return dispatcher.jit(self)
 
     def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
-        """(flat dynamic arguments, their tree, key of the static ones)."""
+        """Return (flat dynamic arguments, their tree, key of the static arguments)."""
         if self.statics.any:
             dynamic, dynamic_kwargs, static = self.statics.split(args, kwargs)
             flat, tree = flat_arguments(self.call, self.name, dynamic, dynamic_kwargs)
@@ -156,35 +165,35 @@ class JitSpec:
         return flat, tree, ()
 
     def stage_call(self, args: Sequence[Any], kwargs: dict[str, Any], flat: Sequence[Any], tree: Any, static: Any) -> Staged:
-        """The program for a call, staged now or remembered; `flat`, `tree` and `static` are from `split`."""
+        """Return the program for a call, cached or newly traced; `flat`, `tree` and `static` come from `split`."""
         return self.stage(flat, tree, static)
 
     def argument(self, tree: Any, i: int) -> str:
-        """What the user calls a flat argument, of this structure: `params['w'][0]`."""
+        """Return the user's name of a flat argument: `params['w'][0]`."""
         return argument_path(tree, i, self.fun, self.statics.nums)
 
     def rows(self, staged: Staged, tree: Any) -> str | None:
-        """What says how many rows the largest map of the program has, in words, where that is an argument."""
+        """Describe the argument that determines the axis size of the program's largest map; None if no argument does."""
         jaxpr = staged.closed.jaxpr
         maps = [e for e in jaxpr.eqns if e.primitive is prims.xla_pmap_p]
         e = max(maps, key=lambda e: e.params["axis_size"], default=None)
-        given = jaxpr.invars[len(staged.outer):]
+        arguments = jaxpr.invars[len(staged.outer):]
         for v, axis in zip(e.invars, e.params["in_axes"]) if e is not None else ():
-            if axis is not None and v in given:
-                name, a = self.argument(tree, given.index(v)), v.aval
+            if axis is not None and v in arguments:
+                name, a = self.argument(tree, arguments.index(v)), v.aval
                 return f"{name}, {a.long()}, has {a.shape[axis]} rows along axis {axis}"
         return None
 
     def stage_types(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Staged, Any]:
-        """(program, tree of the dynamic arguments) for arrays or anything with shape and dtype."""
+        """Return (program, tree of the dynamic arguments) for arrays or other objects with shape and dtype."""
         flat, tree, static = self.split(args, kwargs)
-        known = _PLAIN.union(concrete_types)
-        if any(isinstance(x, ShapeDtypeStruct) or type(x) not in known and hasattr(x, "shape") for x in flat):
-            return self._known(duck_types(self.call, self.name, flat, tree), tree, static), tree
+        value_types = _HOST_VALUE_TYPES.union(concrete_types)
+        if any(isinstance(x, ShapeDtypeStruct) or type(x) not in value_types and hasattr(x, "shape") for x in flat):
+            return self._lookup_or_trace(duck_types(self.call, self.name, flat, tree), tree, static), tree
         return self.stage(flat, tree, static), tree
 
     def call_staged(self, staged: Staged, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
-        """Apply a staged program as one `xla_call`, through whatever transformations its arguments are in.
+        """Bind a staged program as one `xla_call`, so that every transformation of its arguments handles it.
 
         >>> spec = JitSpec(lambda x: {"twice": x + x})
         >>> flat, tree, static = spec.split((np.float32(3),), {})
@@ -196,11 +205,11 @@ class JitSpec:
         return trees.tree_unflatten(staged.out_tree, outs)
 
     def stage(self, flat: Sequence[Any], tree: Any, static: Any) -> Staged:
-        """The program for these arguments, staged now or remembered."""
+        """Return the program for these arguments, cached or newly traced."""
         with staged_for(flat):
-            return self._staged_now(flat, tree, static)
+            return self._trace_flat(flat, tree, static)
 
-    def _staged_now(self, flat: Sequence[Any], tree: Any, static: Any) -> Staged:
+    def _trace_flat(self, flat: Sequence[Any], tree: Any, static: Any) -> Staged:
         try:
             avals = flat_types(self.call, self.name, flat, tree)
         except (TypeError, OverflowError):
@@ -208,18 +217,21 @@ class JitSpec:
                 raise
             names = parameter_names(self.fun) or ()
             positions = [n for i, n in enumerate(names) if i not in self.statics.nums]
-            avals = flat_types(self.call, called_as(self.name), flat, tree, positions)  # raises in the function's own words
-        return self._known(avals, tree, static)
+            # Raises again, with a message that names the library function and does not mention jit.
+            avals = flat_types(self.call, called_as(self.name), flat, tree, positions)
+        return self._lookup_or_trace(avals, tree, static)
 
-    def _known(self, avals: tuple[Any, ...], tree: Any, static: Any) -> Staged:
-        # All that a program depends on besides the function: types, structure, static values, mapped axes in scope, settings
-        # and rows in force.
+    def _lookup_or_trace(self, avals: tuple[Any, ...], tree: Any, static: Any) -> Staged:
+        # Everything that a program depends on besides the function: argument types and structure, static values, mapped
+        # axes in scope, and settings and rules (`cache_key`).
         key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
         return self.programs.get(key) or self.staged(key, lambda: self.stage_avals(avals, tree, static), self.programs)
 
     def staged(self, key: Any, make: Callable[[], Staged], programs: dict[Any, Staged]) -> Staged:
-        """The program that `make` stages, logged where that is asked for, and remembered in `programs` where it may be. Last in
-        the key is `config.cache_key()`."""
+        """Stage a program with `make`, log it if logging is on, and cache it in `programs` if that is valid.
+
+        The last item of `key` must be `config.cache_key()`.
+        """
         self.retire_if_changed()
         others = config.generation.elsewhere()
         if config.explain_cache_misses.value:
@@ -229,20 +241,21 @@ class JitSpec:
                 found = make()
         else:
             found = make()
-        # Not kept: what holds values of an enclosing trace, and what was staged while settings or rows changed.
+        # Not cached: programs with values of an enclosing trace, and programs during whose tracing settings or rules
+        # changed.
         if not found.outer and config.unchanged(key[-1], others):
-            if len(programs) >= _MOST_PROGRAMS:
-                for old in list(programs)[:_MOST_PROGRAMS // 2]:
+            if len(programs) >= _MAX_PROGRAMS:
+                for old in list(programs)[:_MAX_PROGRAMS // 2]:
                     programs.pop(old, None)
             programs[key] = found
         return found
 
     def retire_if_changed(self) -> None:
-        """Where a bound method's object has changed, what is staged now is not found by others; asked before staging."""
+        """Evict the cache entry of a bound method whose object has changed; called before tracing."""
         retire_if_changed(self.known_as)
 
     def stage_avals(self, avals: Sequence[Any], tree: Any, static: Any) -> Staged:
-        """The program for arguments of these types, traced anew."""
+        """Trace the function for arguments of these types, without looking in the cache."""
         out_tree = None
 
         def flat_fun(*tracers: Any) -> list[Any]:
@@ -255,30 +268,30 @@ class JitSpec:
 
         closed, outer = stage(flat_fun, avals, (self.call, self.fun, tree, self.statics.nums))
         if self.ours:
-            forget_source(closed, user_source())  # of a function of ours the first caller's line means nothing
+            forget_source(closed, user_source())  # the program is cached for all callers, not only for the first one
         return Staged(closed, outer, out_tree)
 
     def donated(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bool, ...]:
-        """For each flat dynamic argument, whether the caller gives up its buffer."""
+        """Return, for each flat dynamic argument, whether its buffer is donated; () if none is."""
         if not self.donate_argnums:
             return ()
         marks: list[bool] = []
         for i, a in enumerate(args):
             if i not in self.statics.nums:
                 marks += [i in self.donate_argnums] * len(trees.tree_leaves(a))
-        named = {k: v for k, v in kwargs.items() if k not in self.statics.names}  # flattened in the order of their names
+        named = {k: v for k, v in kwargs.items() if k not in self.statics.names}  # pytrees flatten dicts in sorted order
         for k in sorted(named):
             marks += [self.statics.position(k) in self.donate_argnums] * len(trees.tree_leaves(named[k]))
         return tuple(marks)
 
 
 def any_traced(flat: Iterable[Any]) -> bool:
-    """Whether a transformation handles ops on one of these.
+    """Return whether one of these values is traced.
 
     Args:
       flat: arrays, traced values, numbers.
     Returns:
-      A truth value.
+      A bool.
 
     >>> any_traced([1.0, 2])
     False

@@ -1,7 +1,7 @@
-"""`jit`: stage once per signature, then call through the dispatcher.
+"""`jit`: trace once per signature, then call through the dispatcher.
 
-A `JitSpec` says what is jitted and how; the dispatcher in `slots` turns it into the callable people hold. The default
-dispatcher here needs no backend.
+A `JitSpec` holds the function and its options; the dispatcher hook makes it the callable that users get. The default
+dispatcher in this module needs no backend.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 class PortableDispatcher:
-    """The default: no backend, a Python cache of programs, each run by the evaluator."""
+    """Default dispatcher: caches programs in Python and runs them with the evaluator; no backend."""
 
     def jit(self, spec: JitSpec) -> Callable[..., Any]:
         return _portable_jit(spec)
@@ -43,35 +43,35 @@ class PortableDispatcher:
 
 def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
     fun, inline = spec.fun, spec.inline
-    made_under = slots.dispatcher
-    forward: tuple[Any, Callable[..., Any]] | None = None
+    own_dispatcher = slots.dispatcher
+    forward: tuple[Any, Callable[..., Any]] | None = None  # (later dispatcher, its callable for `spec`)
     quick, disabled = QuickCalls(spec), config.disable_jit
 
     @boundary
     def jitted(*args: Any, **kwargs: Any) -> Any:
         nonlocal forward
-        if slots.dispatcher is not made_under:  # a runtime has moved in since
+        if slots.dispatcher is not own_dispatcher:  # a runtime's dispatcher was installed after this was created
             if forward is None or forward[0] is not slots.dispatcher:
                 forward = slots.dispatcher, slots.dispatcher.jit(spec)
             return forward[1](*args, **kwargs)
         if disabled.ever and disabled.value:
             return fun(*args, **kwargs)
-        at_once = now.trace is EVALUATION
+        is_eager = now.trace is EVALUATION
         if inline:
             for a in args:
                 if isinstance(a, Tracer):
                     return fun(*args, **kwargs) if spec.ours else spec.inlined(args, kwargs)
-            if not at_once:
+            if not is_eager:
                 return spec.inlined(args, kwargs)
-        asked = None
-        if at_once and quick.usable and not now.axes:
-            asked = quick.key(args, kwargs)
-            if asked is not None:
-                run = quick.find(asked[0])
+        keyed = None
+        if is_eager and quick.usable and not now.axes:
+            keyed = quick.key(args, kwargs)
+            if keyed is not None:
+                run = quick.find(keyed[0])
                 if run is not None:
-                    return run(asked[1])
+                    return run(keyed[1])
                 settings, others = config.cache_key(), config.generation.elsewhere()
-        if inline and spec.ours and config.debug_bounds.value:  # checks have their lines
+        if inline and spec.ours and config.debug_bounds.value:  # bounds checks report the caller's line: no caching
             return spec.inlined(args, kwargs)
         flat, tree, static = spec.split(args, kwargs)
         if inline and any_traced(flat):
@@ -79,8 +79,8 @@ def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
         staged = spec.stage(flat, tree, static)
         if (now.trace is EVALUATION and not staged.outer and not staged.closed.jaxpr.axis_names
                 and not any_traced(flat)):
-            if asked is not None:
-                quick.remember(asked[0], asked[2], staged, settings, others)
+            if keyed is not None:
+                quick.remember(keyed[0], keyed[2], staged, settings, others)
             return trees.tree_unflatten(staged.out_tree, slots.evaluator.program(staged.closed, flat))
         return spec.call_staged(staged, flat)
 
@@ -106,30 +106,31 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: int | Sequence
         donate_argnums: int | Sequence[int] | None = None, donate_argnames: str | Iterable[str] | None = None,
         inline: bool = False, keep_unused: bool = False, in_shardings: Any = None, out_shardings: Any = None,
         compiler_options: dict[str, Any] | None = None, abstracted_axes: Any = None) -> Callable[..., Any]:
-    """Compile a function: its first call with arguments of given types stages it, later ones only run it.
+    """Compile a function. The first call with arguments of given types traces it, later calls only run it.
 
     Args:
-      fun: a pure function of arrays, numbers and trees of them. Left out, `jit` is a decorator with options.
-      static_argnums: positions of arguments that are Python values, part of the program: hashable, compared by `==`.
+      fun: a pure function of arrays, numbers and trees of them. If omitted, `jit` is a decorator with options.
+      static_argnums: positions of arguments that are Python values and part of the program: hashable, compared by `==`.
       static_argnames: their names. One of the two is enough; the other follows from the signature.
-      device: where to run; the results are committed to it. Default: where the arguments are.
-      backend: platform name, as "cpu".
+      device: the device to run on; the results are committed to it. Default: the device of the arguments.
+      backend: platform name, such as "cpu".
       donate_argnums: positions of arguments whose memory may be reused for results; using them again raises.
       donate_argnames: their names.
       inline: when called while another function is traced, become part of it instead of a call.
-      keep_unused: pass arguments the program does not read to the device all the same.
-      in_shardings, out_shardings: where positional arguments and results lie: shardings, as an array's `.sharding`, None
-        (left to the call), or a tree of these that is a prefix of the arguments (static ones left out) or the result.
-        All name the same devices, and the call runs on them. Inside another jitted function they are wishes, which
-        count if that runs on several devices.
-      compiler_options: settings for XLA, by name, as {"xla_embed_ir_in_executable": True}; only for the outermost call.
-      abstracted_axes: must be None: each program is made for known sizes.
+      keep_unused: pass unused arguments to the device too.
+      in_shardings, out_shardings: shardings of positional arguments and results: a sharding, such as an array's
+        `.sharding`, None (chosen at the call), or a tree of these that is a prefix of the arguments (without static
+        ones) or of the result. All must use the same devices, and the call runs on them. Inside another jitted function
+        they are hints; they take effect only if the outer function runs on several devices.
+      compiler_options: settings for XLA by name, such as {"xla_embed_ir_in_executable": True}; only for the outermost
+        call.
+      abstracted_axes: must be None: each program is staged for known sizes.
     Returns:
       A function with the signature of `fun`.
     Raises:
-      TypeError: `fun` is not callable, or an argument is no array, number or tree of them.
-      ValueError: a static argument is not hashable, a position is out of range, or a sharding does not fit its array, or
-        is not that to which an argument is committed.
+      TypeError: `fun` is not callable, or an argument is not an array, a number or a tree of them.
+      ValueError: a static argument is not hashable, a position is out of range, a sharding does not fit its array, or a
+        sharding differs from the one that an argument is committed to.
 
     >>> jit(lambda x: x * 2)(3.0)
     Array(6., dtype=float32, weak_type=True)

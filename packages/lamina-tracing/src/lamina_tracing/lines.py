@@ -1,15 +1,15 @@
-"""Which of the user's lines an equation comes from.
+"""Find the user's source line of an equation.
 
-A user's op is found by looking through the frames for the nearest one outside of our folders. What a transformation
-makes of it later (its transpose, its batched form, the same equation of a program that is run through another trace) is
-bound where no such frame is near, so the line travels with the op: it stands in equations and in rows of linear
-programs, and whoever runs one of these puts its source *in force*, in `now.source`, until the next. `now.source` is
+The line of a primitive that user code binds is that of the nearest stack frame outside the lamina packages. Equations
+that a transformation derives from it (its transpose, its batched form, the same equation evaluated under another trace)
+are bound later, where no such frame is near. So the line is stored in the equation, or in the instruction of a linear
+program, and the code that runs it sets `trace_state.source` to that line until the next equation. This value is
 
-- None while a user's code runs: lines are looked up;
-- a `Source`: ops bound now are made of that op;
-- `NOWHERE`: ops bound now belong to no line of their own: they are glue of a derived program (zeros, say), which may be
-  shared by several calls. Their line is that of the equation whose program they stand in;
-- a `Within`: a user's rule runs, and its lines are looked up; as part of a backward pass they are marked so.
+- None while user code runs: look up the line in the stack;
+- a `Source`: primitives bound now derive from the primitive at that line;
+- `NOWHERE`: primitives bound now have no line of their own. They are auxiliary equations of a derived program, such as
+  zeros, which several calls may share. They take the line of the equation that calls the program;
+- a `UserRuleSource`: a user's custom rule runs; look up its lines, and mark them with the part of the derivative.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from lamina_ir import ClosedJaxpr, Source, aval_of, subprograms
+from lamina_ir import ClosedJaxpr, Source, subprograms
 
 from .trace import EVALUATION, now
 
@@ -28,12 +28,12 @@ __all__ = ["BatchedSource", "NOWHERE", "Within", "batch_position", "eager_lines"
            "warn_user"]
 
 class Within:
-    """In force while a user's own rule runs: its lines are looked up, as far as the frame that calls it.
+    """Value of `trace_state.source` while a user's custom rule runs: look up lines in frames below the rule's caller.
 
     Args:
-      part: the part of a derivative that the rule's lines are.
-      source: the line of what we do around the rule.
-      stop: the id of the calling frame.
+      part: the part of the derivative that the rule computes.
+      source: the line of equations that the library binds around the rule.
+      stop: the id of the calling frame, where the lookup ends.
     """
 
     __slots__ = ("part", "source", "stop")
@@ -43,12 +43,12 @@ class Within:
 
 
 def rule_lines(part: str = "") -> Within:
-    """What to put in force around a user's rule, in the function that calls it.
+    """Make the `trace_state.source` to set while calling a user's rule. Call it in the function that calls the rule.
 
     Args:
-      part: the part of a derivative that the rule's lines are, as "transpose".
+      part: the part of the derivative that the rule computes, such as "transpose".
     Returns:
-      A value for `now.source`: lines are looked up among the frames up to the caller's.
+      A value for `trace_state.source`: lines are looked up in the frames below the caller's.
 
     >>> from lamina_tracing.extend import now
     >>> before, now.source = now.source, rule_lines("transpose")
@@ -68,23 +68,23 @@ class _Nowhere:
 
 
 NOWHERE = _Nowhere()
-eager_lines: list[Any] = []  # not empty: ops that run at once are to keep their lines too, as debug_nans wants them
-_own_folders: list[str] = []
-_is_own: dict[str, bool] = {}
-_callers: dict[int, tuple[Any, ...]] = {}  # id of the frame of a running `stage` -> what `_caller_of` found
+eager_lines: list[Any] = []  # not empty: eagerly evaluated primitives need their lines too, for example for debug_nans
+_library_folders: list[str] = []
+_is_library: dict[str, bool] = {}  # file name -> whether it is in a library folder
+_callers: dict[int, tuple[Any, ...]] = {}  # id of the frame of a running `stage` -> result of `_find_caller`
 
 
-_staging: Any = None  # the code object of `stage`, which cannot be imported here
+_staging: Any = None  # the code object of `stage`; importing it here would be a cycle
 
 
 def staged_by(code: Any) -> None:
-    """Name the function whose frame ends the search for a line: what called it called for the whole program."""
+    """Set the code object whose frame ends the search for a line: its caller is the caller of the whole program."""
     global _staging
     _staging = code
 
 
 def hide_frames_of(folder: str) -> None:
-    """Count files under a folder as ours: equations point at the nearest frame outside, and tracebacks leave ours out.
+    """Treat files under a folder as library code: source lines and tracebacks skip their frames.
 
     Args:
       folder: its path, with a slash at the end.
@@ -93,60 +93,62 @@ def hide_frames_of(folder: str) -> None:
     >>> is_own_file("/opt/our_rows/tables.py")
     True
     """
-    _own_folders.append(folder)
-    _is_own.clear()
+    _library_folders.append(folder)
+    _is_library.clear()
 
 
-for _module in (__file__, aval_of.__code__.co_filename):
-    hide_frames_of(_module.rsplit("/", 1)[0] + "/")
+for _package in (__name__.partition(".")[0], "lamina_ir"):
+    hide_frames_of((sys.modules[_package].__file__ or "").rsplit("/", 1)[0] + "/")
 
 
 def is_own_file(name: str) -> bool:
-    """Whether a file is ours, so that its frames are hidden."""
-    own = _is_own.get(name)
+    """Return whether a file belongs to the library, so that its frames are hidden."""
+    own = _is_library.get(name)
     if own is None:
-        own = _is_own[name] = name.startswith(tuple(_own_folders))
+        own = _is_library[name] = name.startswith(tuple(_library_folders))
     return own
 
 
 def user_source(depth: int = 1, known: dict[int, Source] | None = None) -> Source | None:
-    """The line that an op bound now comes from.
+    """Find the source line of a primitive that is bound now.
 
-    It is what is in force, else that of the nearest caller outside the folders named with `hide_frames_of`.
+    It is `trace_state.source` if set, else the line of the nearest caller outside the folders given to
+    `hide_frames_of`.
 
     Args:
-      depth: where to begin to look: 1 for the caller, 2 for its caller.
-      known: the sources of the program that is being written: ops of one line share one.
+      depth: the frame to start at: 1 for the caller, 2 for its caller.
+      known: the sources of the program being written. Primitives of one line share a `Source`.
     Returns:
-      The line; None where there is none.
+      The line; None if there is none.
 
     >>> user_source().line
     1
     """
     source = now.source
     if source is not None:
-        return _in_force(source, depth + 1)
+        return _resolve_source(source, depth + 1)
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         code = frame.f_code
-        own = _is_own.get(code.co_filename)
+        own = _is_library.get(code.co_filename)
         if not own and (own is not None or not is_own_file(code.co_filename)):
             lasti, scope = frame.f_lasti, now.scope
             if known is None:
                 return Source(code, lasti, scope)
-            key = id(code) + lasti  # no code object is hashed, which takes longer than all the rest
+            key = id(code) + lasti  # not (code, lasti): hashing a code object takes longer than everything else here
             found = known.get(key)
             if found is None or found.code is not code or found.scope != scope:
                 found = known[key] = Source(code, lasti, scope)
             return found
         if code is _staging:
-            caller = _caller_of(frame)
+            caller = _find_caller(frame)
             return Source(caller[0], caller[1], now.scope) if caller else None
         frame = frame.f_back
     return None
 
 
-def _in_force(source: Any, depth: int) -> Source | None:
+def _resolve_source(source: Any, depth: int) -> Source | None:
+    """Return the line for a value of `trace_state.source`; `depth` as in `find_user_source`."""
     if type(source) is Within:
         frame: FrameType | None = sys._getframe(depth)
         while frame is not None and id(frame) != source.stop:
@@ -158,15 +160,16 @@ def _in_force(source: Any, depth: int) -> Source | None:
 
 
 def staged_source(depth: int, always: bool = False) -> Any:
-    """What a transformation puts in force while it handles one op: the op's line if somebody will want it.
+    """Return the `trace_state.source` that a transformation sets while it handles one primitive.
 
-    Looked up once, it serves all equations that the op becomes.
+    The line is looked up once for all equations that the primitive becomes.
 
     Args:
-      depth: where to begin to look: 1 for the caller, 2 for its caller.
-      always: look also where nothing is staged. The lines of ops that run at once are wanted only when something fails.
+      depth: the frame to start at: 1 for the caller, 2 for its caller.
+      always: look up the line even if no program is staged. By default eager primitives skip the lookup, because their
+        lines are needed only in errors.
     Returns:
-      A value for `now.source`.
+      A value for `trace_state.source`.
 
     >>> staged_source(1) is None  # nothing is staged here
     True
@@ -180,15 +183,16 @@ def staged_source(depth: int, always: bool = False) -> Any:
 
 
 class BatchedSource(Source):
-    """The line of an op that a batching trace handles, and where the op's result carries the batch.
+    """Source line of a primitive that a batching trace handles, with the batch axis of its result.
 
-    Only while NaNs are looked for: the report names the example they are in. `result` is filled in once the row has run,
-    for all equations that were made of the op at once; for which of them it holds is decided where it is read.
+    Used only by the NaN checks, whose report names the example that holds the NaN. The batching trace sets `result`
+    after the rule has run. All equations that the primitive became share this object; `dims` decides for which the
+    result axis is valid.
 
     Args:
       code: the code object of the line.
-      lasti: where in it.
-      scope: the names around, as of `named_scope`.
+      lasti: the bytecode offset in it.
+      scope: the enclosing names, as for `named_scope`.
       part: the part of a derivative.
 
     >>> from lamina_ir import prims
@@ -202,13 +206,13 @@ class BatchedSource(Source):
     def __init__(self, code: Any, lasti: int, scope: str = "", part: str = "") -> None:
         super().__init__(code, lasti, scope, part)
         self.prim: Any = None
-        self.axis: Any = None  # of the mapped axis: size and name
-        self.result: list[Any] = []  # shape of the result with the batch, and the batch's place in it, once known
-        self.outer: BatchedSource | None = None  # of the op in the function that is mapped: it may be mapped there too
+        self.axis: Any = None  # the mapped axis: has size and name
+        self.result: list[Any] = []  # [shape of the batched result, its batch axis]; empty until the rule has run
+        self.outer: BatchedSource | None = None  # source of the same primitive under the next outer map, if any
 
     @classmethod
     def of(cls, source: Source, prim: Any, axis: Any) -> BatchedSource:
-        """The source of `prim`, an op in a function mapped over `axis`."""
+        """Make the source of `prim`, a primitive in a function mapped over `axis`."""
         made = cls(source.code, source.lasti, source.scope, source.part)
         made.prim, made.axis = prim, axis
         made.outer = source if isinstance(source, BatchedSource) else None
@@ -220,28 +224,29 @@ class BatchedSource(Source):
         return made
 
     def dims(self, prim: Any, shape: tuple[int, ...]) -> list[tuple[int, Any]]:
-        """(axis of a result of this shape, mapped axis), the outermost first; empty where it is not certain.
+        """Return pairs (axis of a result of this shape, mapped axis), outermost first; [] if they are not certain.
 
-        Certain it is for the op itself, and between elementwise ops on arrays of one shape: they keep axes where they are.
+        They are certain for the primitive itself, and for elementwise primitives derived from an elementwise one with
+        the same shape, because these do not move axes.
         """
         if not self.result or shape != self.result[0]:
             return []
         if not (prim.elementwise and self.prim.elementwise) and (prim is not self.prim or self.part):
             return []
         dim = self.result[1]
-        within = [] if self.outer is None else self.outer.dims(prim, shape[:dim] + shape[dim + 1:])
-        return [(dim, self.axis), *[(d + (d >= dim), axis) for d, axis in within]]
+        outer_dims = [] if self.outer is None else self.outer.dims(prim, shape[:dim] + shape[dim + 1:])
+        return [(dim, self.axis), *[(d + (d >= dim), axis) for d, axis in outer_dims]]
 
 
 def batch_position(source: Any, prim: Any, bad: Any) -> str:
-    """Which example of a batch, for error reports.
+    """Describe which example of a batch is bad, for error reports.
 
     Args:
-      source: the line in force where the op ran.
-      prim: the op.
-      bad: a truth value per element of its result.
+      source: the `trace_state.source` with which the primitive ran.
+      prim: the primitive.
+      bad: bool array with the shape of its result: True for bad elements.
     Returns:
-      Words such as "at index 3 of axis 'i' of 8"; empty where it is not known.
+      Text such as "at index 3 of axis 'i' of 8"; empty if unknown.
 
     >>> batch_position(None, None, None)
     ''
@@ -249,23 +254,25 @@ def batch_position(source: Any, prim: Any, bad: Any) -> str:
     if not isinstance(source, BatchedSource) or not bad.any():
         return ""
     dims = source.dims(prim, bad.shape)
-    first = [int(places[0]) for places in bad.nonzero()]
+    first = [int(indices[0]) for indices in bad.nonzero()]
     if not dims:
         return ""
-    words = [f"index {first[d]} of " + ("the batch" if axis.name is None else f"axis {axis.name!r}") + f" of {axis.size}"
+    texts = [f"index {first[d]} of " + ("the batch" if axis.name is None else f"axis {axis.name!r}") + f" of {axis.size}"
              for d, axis in dims]
-    kept = tuple(d for d, _ in dims)
-    more = int(bad.any(axis=tuple(i for i in range(bad.ndim) if i not in kept)).sum()) - 1
-    return f"at {', '.join(words)}" + (f" (and in {more} more)" if more else "")
+    batch_dims = tuple(d for d, _ in dims)
+    more = int(bad.any(axis=tuple(i for i in range(bad.ndim) if i not in batch_dims)).sum()) - 1
+    return f"at {', '.join(texts)}" + (f" (and in {more} more)" if more else "")
 
 
 def source_of_function(fun: Callable[..., Any]) -> Source | None:
-    """The line of a function's `def`: of what a transformation does around its call (the seed of a gradient, moved axes).
+    """Return the line of a function's `def`, for equations that a transformation adds around its call.
+
+    Examples are the seed of a gradient, and moved axes.
 
     Args:
-      fun: the function; wrappers and partials are looked through.
+      fun: the function; wrappers and partials are unwrapped.
     Returns:
-      Its line; None where there is none, or it is ours.
+      Its line; None if it has none, or if it is a library function.
 
     >>> def loss(x):
     ...     return x
@@ -279,13 +286,13 @@ def source_of_function(fun: Callable[..., Any]) -> Source | None:
     return None if code is None or is_own_file(code.co_filename) else Source(code, -1, now.scope)
 
 
-def _caller_of(frame: FrameType | None) -> tuple[Any, ...]:
-    """`(code, lasti)` of the nearest outside caller of a running `stage`, empty where there is none.
+def _find_caller(frame: FrameType | None) -> tuple[Any, ...]:
+    """Return `(code, lasti)` of the nearest user frame that called a running `stage`; empty if there is none.
 
-    It stays the same while that call runs, so it is kept: with 500 programs nested in one another, each of their
-    equations would look through the frames of all of them.
+    The result cannot change while that call runs, so it is cached. Without the cache, each equation of 500 nested
+    programs would search the frames of all of them.
     """
-    passed: list[int] = []
+    stage_frames: list[int] = []
     caller: tuple[Any, ...] = ()
     while frame is not None:
         code = frame.f_code
@@ -297,35 +304,35 @@ def _caller_of(frame: FrameType | None) -> tuple[Any, ...]:
             if known is not None:
                 caller = known
                 break
-            passed.append(id(frame))
+            stage_frames.append(id(frame))
         frame = frame.f_back
-    _callers.update(dict.fromkeys(passed, caller))
+    _callers.update(dict.fromkeys(stage_frames, caller))
     return caller
 
 
 def forget_caller(frame: FrameType) -> None:
-    """This `stage` is done."""
+    """Remove the cached caller of a `stage` that has returned: its frame id may be reused."""
     _callers.pop(id(frame), None)
 
 
 def forget_source(closed: ClosedJaxpr, source: Source | None) -> None:
-    """Take this line out of a program's equations: it is that of the caller the program was staged for."""
+    """Remove `source`, the line of the first caller, from all equations of a program, nested programs included."""
     if source is None:
         return
-    todo, seen = [closed], {closed}  # a list of its own, not Python's stack: programs nest in one another by the thousand
+    todo, seen = [closed], {closed}  # an explicit stack, because programs can nest thousands of levels deep
     for program in todo:
         for eqn in program.jaxpr.eqns:
             own = eqn.source
             if own is not None and own.code is source.code and own.lasti == source.lasti:
                 eqn.source = None
             if eqn.primitive.subprograms:
-                fresh = [inner for inner in subprograms(eqn) if inner not in seen]
-                seen.update(fresh)
-                todo += fresh
+                unseen = [inner for inner in subprograms(eqn) if inner not in seen]
+                seen.update(unseen)
+                todo += unseen
 
 
 def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
-    """A warning that shows the nearest caller's line outside of our folders.
+    """Issue a warning that points at the nearest caller outside the library folders.
 
     Args:
       text: the warning.

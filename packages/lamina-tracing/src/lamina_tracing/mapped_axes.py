@@ -1,4 +1,4 @@
-"""`MappedAxes`: which axes of a call's arguments and results are mapped, and errors that name them as the user does."""
+"""`MappedAxes`: the in_axes and out_axes of a map, checked against the arguments and results of a call."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
@@ -13,22 +13,22 @@ from .tracer import typeof
 
 __all__ = ["MappedAxes"]
 
-_MOST = 4  # arguments that an error lists for each size
+_MAX_LISTED = 4  # arguments that an error lists for each size
 
 
 class MappedAxes:
-    """The axes that a map was given, checked, and what they say about a call.
+    """The axis specifications of a map, checked.
 
     Args:
-      call: what is being done, as "vmap".
+      call: name of the map, such as "vmap".
       fun: the function.
       in_axes: which axis of each positional argument is mapped: an integer, None, or a tuple of trees of them.
       out_axes: where the mapped axis goes in each result: a tree of integers and None.
-      axis_size: of the mapped axis, where the caller says it.
-      static: positions of arguments that are Python values; `in_axes` may count them.
-      least: the smallest size there can be.
+      axis_size: size of the mapped axis; None: determined by the arguments.
+      static: positions of arguments that are Python values; `in_axes` may have entries for them.
+      least: the smallest allowed size.
     Raises:
-      TypeError: an entry is neither an integer nor None; the message says where it stands, and for which argument.
+      TypeError: an entry is neither an integer nor None; the message names its path and the argument.
       ValueError: `axis_size` is too small.
 
     >>> import numpy as np
@@ -63,7 +63,7 @@ class MappedAxes:
 
     @property
     def lead(self) -> str:
-        """How errors begin."""
+        """Prefix of error messages."""
         return f"{self.call} of `{function_name(self.fun)}`"
 
     def _check(self, what: str, spec: Any) -> None:
@@ -76,20 +76,20 @@ class MappedAxes:
 
     # --- arguments ----------------------------------------------------------------------------------------------------
     def argument(self, tree: Any, i: int) -> str:
-        """What the user calls a flat argument: `params['w'][0]`.
+        """Return the user's name of a flat argument: `params['w'][0]`.
 
         Args:
-          tree: the structure of `(args, kwargs)`, without those that are static.
+          tree: the structure of `(args, kwargs)`, without static arguments.
           i: the number of the argument.
         """
         return argument_path(tree, i, self.fun, self.static)
 
     def check_count(self, args: Sequence[Any], kwargs: Any = ()) -> None:
-        """ValueError where a tuple of in_axes has not an entry for each of a call's positional arguments."""
+        """Raise ValueError if a tuple of in_axes does not have one entry per positional argument."""
         spec = self.in_axes
         if not isinstance(spec, tuple) or len(spec) == len(args):
             return
-        # Static ones have no axis: entries may stop before those that follow the last mapped one.
+        # Static arguments have no axis: entries for static arguments at the end may be omitted.
         mapped = 1 + max((i for i in range(len(args)) if i not in self.static), default=-1)
         if mapped <= len(spec) <= len(args):
             return
@@ -99,54 +99,54 @@ class MappedAxes:
                          f"for {len(args)} arguments ({names}){more}")
 
     def of_arguments(self, flat: Sequence[Any], tree: Any) -> list[int | None]:
-        """For each flat argument the axis that is mapped.
+        """Return the mapped axis of each flat argument.
 
         Args:
-          flat: the arguments, without those that are static.
+          flat: the arguments, without static ones.
           tree: the structure of `(args, kwargs)`.
         Returns:
-          A list of integers, as they were given, and None.
+          A list of integers, possibly negative, and None.
         Raises:
-          ValueError: in_axes is no prefix of the arguments.
+          ValueError: in_axes is not a tree prefix of the arguments.
         """
         spec = self.in_axes
-        if spec == 0 and type(spec) is int:  # as of keyword arguments, whatever it says
+        if spec == 0 and type(spec) is int:  # the common case; keyword arguments are always mapped over axis 0
             return [0] * len(flat)
         if isinstance(spec, tuple) and self.static:
             spec = tuple([a for i, a in enumerate(spec) if i not in self.static])
-        described = None
+        shown_args = None  # the arguments with printable leaves, for the error
         try:
             found = trees.broadcast_prefix((spec, 0), trees.tree_unflatten(tree, [0] * len(flat)), is_leaf=_is_none)
         except ValueError:
-            described = trees.tree_unflatten(tree, [_Shown(x) for x in flat])[0]
-        if described is None:
+            shown_args = trees.tree_unflatten(tree, [_Shown(x) for x in flat])[0]
+        if shown_args is None:
             return [None if x is None else x.__index__() for x in found]
-        places = [i for i in range(len(described) + len(self.static)) if i not in self.static]
-        for k, entry, argument in zip(places, spec, described):
+        positions = [i for i in range(len(shown_args) + len(self.static)) if i not in self.static]
+        for k, entry, argument in zip(positions, spec, shown_args):
             text = explain_mismatch(trees.tree_structure(entry, is_leaf=_is_none), argument)
             if text is not None:
                 raise ValueError(f"{self.lead}: in_axes[{k}] must be a prefix of argument "
                                  f"`{argument_name(self.fun, k)}`, which {text}; got {entry!r} for {argument!r:.300}")
-        raise ValueError(f"{self.lead}: in_axes must be a prefix of the arguments; got {spec!r} for {described!r:.300}")
+        raise ValueError(f"{self.lead}: in_axes must be a prefix of the arguments; got {spec!r} for {shown_args!r:.300}")
 
     def size(self, flat: Sequence[Any], axes: list[int | None], tree: Any, expected: int | None = None) -> int:
-        """The size of the mapped axis.
+        """Compute the size of the mapped axis, and make negative entries of `axes` non-negative in place.
 
         Args:
-          flat: the arguments, without those that are static.
-          axes: for each of them the axis that is mapped, or None. Negative ones are counted from the front in place.
+          flat: the arguments, without static ones.
+          axes: the mapped axis of each argument, or None.
           tree: the structure of `(args, kwargs)`.
-          expected: what `axis_size` makes it; None: just that.
+          expected: the expected local size, if it differs from `axis_size` (the size over all processes).
         Returns:
           An integer.
         Raises:
-          TypeError: an argument that is mapped is no array.
-          ValueError: the arguments disagree, lack the axis, or none is mapped.
+          TypeError: a mapped argument is not an array.
+          ValueError: sizes are inconsistent, an argument lacks the axis, or none is mapped.
         """
         size = expected = self.axis_size if expected is None else expected
         agree = True
         for i, (x, axis) in enumerate(zip(flat, axes)):
-            if axis is None:  # whatever it is, the function gets it as it came
+            if axis is None:  # passed to the function unchanged, so it may be any object
                 continue
             try:
                 shape = typeof(x).shape
@@ -162,7 +162,7 @@ class MappedAxes:
             elif size != shape[axis]:
                 agree = False
         if size is None:
-            got = ", ".join([f"{self.argument(tree, i)} {_Shown(x)!r}" for i, x in enumerate(flat[:_MOST])])
+            got = ", ".join([f"{self.argument(tree, i)} {_Shown(x)!r}" for i, x in enumerate(flat[:_MAX_LISTED])])
             raise ValueError(f"{self.lead}: at least one in_axes entry must not be None, or axis_size must be given; got "
                              + (f"in_axes {self.in_axes!r} for {got}{_more(len(flat))}" if flat else "no arrays"))
         if not agree:
@@ -174,41 +174,42 @@ class MappedAxes:
         if aval.ndim:
             return ValueError(f"{self.lead}: in_axes {axis} is out of range for {where}, {aval.long()}; expected "
                               f"{-aval.ndim} <= axis < {aval.ndim}")
-        listed = where.endswith("]") and isinstance(x, (bool, int, float, complex))
-        hint = f". If {where[:where.rindex('[')]} is meant as one array, make it one first" if listed else ""
+        in_list = where.endswith("]") and isinstance(x, (bool, int, float, complex))
+        hint = f". If {where[:where.rindex('[')]} is meant as one array, make it one first" if in_list else ""
         return ValueError(f"{self.lead}: {where} has rank 0 ({aval.long()}) but in_axes asks to map its axis {axis}; use None "
                           f"for arguments that are not mapped{hint}")
 
     def _sizes_differ(self, flat: Sequence[Any], axes: Sequence[int | None], tree: Any, expected: int | None) -> ValueError:
-        held: dict[int, list[int]] = {}
+        args_of_size: dict[int, list[int]] = {}
         for i, axis in enumerate(axes):
             if axis is not None:
-                held.setdefault(typeof(flat[i]).shape[axis], []).append(i)
-        # What most arguments have is what was meant, where the caller does not say.
-        wanted = expected if expected is not None else max(held, key=lambda n: len(held[n]))
-        wrong, odd = next((n, i) for n, found in held.items() for i in found[:1] if n != wanted)
+                args_of_size.setdefault(typeof(flat[i]).shape[axis], []).append(i)
+        # Without axis_size, the most frequent size counts as the intended one.
+        wanted = expected if expected is not None else max(args_of_size, key=lambda n: len(args_of_size[n]))
+        wrong, odd = next((n, i) for n, found in args_of_size.items() for i in found[:1] if n != wanted)
 
-        def told(i: int) -> str:
+        def describe(i: int) -> str:
             return f"{self.argument(tree, i)} {typeof(flat[i]).long()} axis {axes[i]}"
 
-        sizes = "; ".join([f"{n}: {', '.join(map(told, found[:_MOST]))}{_more(len(found))}" for n, found in held.items()])
-        alone = "axis_size" if expected == self.axis_size else f"axis_size {self.axis_size}, of all processes together,"
-        like = alone if expected is not None else self.argument(tree, held[wanted][0])
+        sizes = "; ".join([f"{n}: {', '.join(map(describe, found[:_MAX_LISTED]))}{_more(len(found))}"
+                           for n, found in args_of_size.items()])
+        option = "axis_size" if expected == self.axis_size else f"axis_size {self.axis_size} (of all processes)"
+        like = option if expected is not None else self.argument(tree, args_of_size[wanted][0])
         return ValueError(f"{self.lead}: inconsistent sizes of the mapped axis: {self.argument(tree, odd)}, "
                           f"{typeof(flat[odd]).long()}, has {wrong} along axis {axes[odd]}; expected {wanted}, as {like} "
                           f"{'says' if expected is not None else 'has'}. All sizes: {sizes}")
 
     # --- results ------------------------------------------------------------------------------------------------------
     def of_results(self, outs: Sequence[Any], tree: Any) -> list[int | None]:
-        """For each flat result where the mapped axis goes.
+        """Return, for each flat result, where the mapped axis goes.
 
         Args:
           outs: the results, or their types.
           tree: their structure.
         Returns:
-          A list of integers, as they were given, and None.
+          A list of integers, possibly negative, and None.
         Raises:
-          ValueError: out_axes is no prefix of the results.
+          ValueError: out_axes is not a tree prefix of the results.
         """
         spec = self.out_axes
         if type(spec) is int:
@@ -216,25 +217,25 @@ class MappedAxes:
         try:
             found = trees.broadcast_prefix(spec, trees.tree_unflatten(tree, [0] * len(outs)), is_leaf=_is_none)
         except ValueError:
-            described = trees.tree_unflatten(tree, [_Shown(x) for x in outs])
-            text = explain_mismatch(trees.tree_structure(spec, is_leaf=_is_none), described) or "has another structure"
+            shown = trees.tree_unflatten(tree, [_Shown(x) for x in outs])
+            text = explain_mismatch(trees.tree_structure(spec, is_leaf=_is_none), shown) or "has another structure"
             raise ValueError(f"{self.lead}: out_axes must be a prefix of the function's output, which {text}; got {spec!r} for "
-                             f"{described!r:.300}") from None
+                             f"{shown!r:.300}") from None
         return [None if x is None else x.__index__() for x in found]
 
     def place(self, tree: Any, i: int, aval: Any, to: int, at: int | None = None) -> int:
-        """Where the mapped axis goes in a result, counted from the front.
+        """Check one out_axes entry and return it as a non-negative integer.
 
         Args:
           tree: the structure of the results.
           i: the number of the result.
           aval: its type.
-          to: where `out_axes` says.
-          at: where the type has the mapped axis already; None: it is one member's.
+          to: the out_axes entry.
+          at: the position of the mapped axis in `aval`; None: `aval` is the type of one member, without that axis.
         Returns:
           An integer.
         Raises:
-          ValueError: it has no such place.
+          ValueError: `to` is out of range.
         """
         ndim = aval.ndim + (at is None)
         if not -ndim <= to < ndim:
@@ -253,11 +254,11 @@ def _is_integer(x: Any) -> bool:
 
 
 def _more(n: int) -> str:
-    return f" and {n - _MOST} more" if n > _MOST else ""
+    return f" and {n - _MAX_LISTED} more" if n > _MAX_LISTED else ""
 
 
 class _Shown:
-    """A leaf, for print: its type where it is an array."""
+    """A leaf whose repr is its array type, or the name of its Python type if it is not an array."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -269,4 +270,4 @@ class _Shown:
             return type(self.value).__name__
 
 
-_Shown.__name__ = "value"  # as `explain_mismatch` names it
+_Shown.__name__ = "value"  # `explain_mismatch` prints this name in messages

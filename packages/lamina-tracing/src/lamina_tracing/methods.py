@@ -1,13 +1,13 @@
-"""Bound methods under which something is remembered.
+"""Stable cache keys of bound methods.
 
-`model.step` is another object each time it is asked for, gone after the call it is given to; so what is remembered of a
-function would be gone too, and `jit(model.step)(x)` in a loop would stage at every call. Here each method of a living
-object has a *stand-in* that lives as long as the object does, and holds it weakly.
+`model.step` is a new object on every access, and is freed after the call it is passed to. A cache keyed by the function
+would lose its entry at once, and `jit(model.step)(x)` in a loop would trace at every call. So each method of a living
+object has a `BoundMethodKey`, which lives as long as the object and references it weakly.
 
-A program may depend on the object's attributes as they were when it was staged. So a stand-in is of one state: of the
-numbers, strings, arrays, functions and containers of these that the object and the objects in it hold, arrays and functions
-by identity. When they have changed, the method gets another stand-in. An object with anything else in it (large NumPy
-arrays, files, objects without `__dict__`) might change unseen: its methods have no stand-in.
+A program may depend on the values of the object's attributes at tracing time. So a key belongs to one state of the
+object: the numbers, strings, arrays, functions and containers that it and the objects in it hold; arrays and functions
+are compared by identity. When the state changes, the method gets a new key. Other contents (large NumPy arrays, files,
+objects without `__dict__`) could change undetected, so methods of such objects have no key.
 """
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from .tracer import Tracer
 
 __all__ = ["StandIn", "stand_in"]
 
-_MOST = 512  # stand-ins; what is remembered under older ones is dropped
-_MOST_PARTS = 512  # of an object's state
-_SMALL = 4096  # bytes of a NumPy array that is compared by value
-_PLAIN = frozenset((bool, int, str, bytes, type(None)))
-_BY_IDENTITY = (FunctionType, BuiltinFunctionType, ModuleType, type)
+_MAX_KEYS = 512  # the oldest key is dropped, and with it what is cached under it
+_MAX_STATE_ITEMS = 512  # objects with a larger state have no key
+_MAX_COMPARED_BYTES = 4096  # NumPy arrays up to this size are compared by value; larger ones rule out a key
+_CONSTANT_TYPES = frozenset((bool, int, str, bytes, type(None)))
+_IDENTITY_TYPES = (FunctionType, BuiltinFunctionType, ModuleType, type)
 _lock = threading.Lock()
-_known: OrderedDict[Any, StandIn] = OrderedDict()  # (id of the object, function) -> the latest one
+_latest: OrderedDict[Any, StandIn] = OrderedDict()  # (id of the object, function) -> its latest key
 
 
 class StandIn:
-    """Calls a method of an object that is held by somebody else."""
+    """Cache key of a bound method for one state of its object. It can be called like the method."""
 
     __slots__ = ("owner", "function", "state", "__weakref__")
 
     def __init__(self, owner: Any, function: Callable[..., Any], state: list[Any]) -> None:
         key = id(owner), function
-        self.owner = weakref.ref(owner, lambda _: _forget(key))
+        self.owner = weakref.ref(owner, lambda _: _remove(key))
         self.function = function
         self.state = state
 
@@ -49,17 +49,17 @@ class StandIn:
         return self.function(self.owner(), *args, **kwargs)
 
     def retire_if_changed(self) -> None:
-        """If the object has changed since, let nobody else find what is remembered under this one from now on."""
+        """If the object's state has changed, remove this key, so that later calls do not find its cache entries."""
         owner = self.owner()
         if owner is None or _state(owner) != self.state:
             with _lock:
                 key = (id(owner), self.function)
-                if _known.get(key) is self:
-                    del _known[key]
+                if _latest.get(key) is self:
+                    del _latest[key]
 
 
 def stand_in(method: MethodType) -> StandIn | None:
-    """What the method is remembered under while its object is as it is; None if that cannot be known."""
+    """Return the cache key of a bound method for its object's current state; None if the state is not comparable."""
     owner, function = method.__self__, method.__func__
     key = (id(owner), function)
     try:
@@ -71,35 +71,36 @@ def stand_in(method: MethodType) -> StandIn | None:
     if state is None:
         return None
     with _lock:
-        found = _known.get(key)
+        found = _latest.get(key)
         if found is None or found.owner() is not owner or found.state != state:
-            found = _known[key] = StandIn(owner, function, state)
-            while len(_known) > _MOST:
-                _known.popitem(last=False)
-        _known.move_to_end(key)
+            found = _latest[key] = StandIn(owner, function, state)
+            while len(_latest) > _MAX_KEYS:
+                _latest.popitem(last=False)
+        _latest.move_to_end(key)
     return found
 
 
-def _forget(key: Any) -> None:
-    found = _known.get(key)  # no lock: the collector may run this within a block of ours
+def _remove(key: Any) -> None:
+    # No lock: this is a weakref callback. The garbage collector may run it in a thread that holds the lock already.
+    found = _latest.get(key)
     if found is not None and found.owner() is None:
-        _known.pop(key, None)
+        _latest.pop(key, None)
 
 
 def _state(owner: Any) -> list[Any] | None:
-    """A list that is equal to another one if nothing that a program could depend on has changed; None if unknown."""
+    """Return a list that compares equal as long as nothing changes that a program could depend on; None if unknown."""
     if isinstance(owner, type):
-        return None  # a class's attributes are its bases' too
+        return None  # a class also has the attributes of its bases
     parts: list[Any] = []
     seen = {id(owner)}
     todo: list[Any] = [_attributes(owner)]
     while todo:
         value = todo.pop()
         kind = type(value)
-        if kind in _PLAIN:
+        if kind in _CONSTANT_TYPES:
             parts.append((kind, value))
         elif kind in (float, complex) or isinstance(value, np.generic):
-            parts.append((kind, repr(value)))  # 0.0 and -0.0 are equal, nan is not
+            parts.append((kind, repr(value)))  # not by value: 0.0 == -0.0, but nan != nan
         elif kind is dict:
             parts.append((kind, len(value)))
             todo += value.keys()
@@ -107,7 +108,7 @@ def _state(owner: Any) -> list[Any] | None:
         elif kind in (tuple, list) or (isinstance(value, tuple) and hasattr(kind, "_fields")):
             parts.append((kind, len(value)))
             todo += value
-        elif kind is np.ndarray and value.nbytes <= _SMALL and not value.dtype.hasobject:
+        elif kind is np.ndarray and value.nbytes <= _MAX_COMPARED_BYTES and not value.dtype.hasobject:
             parts.append((value.dtype, value.shape, value.tobytes()))
         elif isinstance(value, Array) and not isinstance(value, Tracer):
             parts.append(_Same(value))
@@ -115,7 +116,7 @@ def _state(owner: Any) -> list[Any] | None:
             return None
         elif isinstance(value, np.dtype):
             parts.append(value)
-        elif isinstance(value, _BY_IDENTITY) or (callable(value) and hasattr(value, "__wrapped__")):
+        elif isinstance(value, _IDENTITY_TYPES) or (callable(value) and hasattr(value, "__wrapped__")):
             parts.append(_WeaklySame(value))
         elif id(value) in seen:
             parts.append(kind)
@@ -126,23 +127,23 @@ def _state(owner: Any) -> list[Any] | None:
             seen.add(id(value))
             parts.append(kind)
             todo.append(inside)
-        if len(parts) + len(todo) > _MOST_PARTS:
+        if len(parts) + len(todo) > _MAX_STATE_ITEMS:
             return None
     return parts
 
 
 def _attributes(value: Any) -> dict[str, Any] | None:
-    """An object's attributes if it has no other state: no slots, and no class written in C that it derives from."""
+    """Return an object's attributes if they are its only state: it has no slots, and no base class written in C."""
     inside = getattr(value, "__dict__", None)
     return inside if type(inside) is dict and type(value).__basicsize__ <= _Plain.__basicsize__ else None
 
 
 class _Plain:
-    """As large as an object with attributes alone is."""
+    """Reference for `__basicsize__`: an instance has a `__dict__` and no other state."""
 
 
 class _Same:
-    """Equal to another one of the same object."""
+    """Compares a value by identity."""
 
     __slots__ = ("value",)
 
@@ -156,7 +157,10 @@ class _Same:
 
 
 class _WeaklySame:
-    """The same for what may reach the object whose state this is, as a function that closes over it."""
+    """Compares a value by identity through a weak reference.
+
+    Needed for functions, which may close over the object itself: a strong reference would keep the object alive.
+    """
 
     __slots__ = ("reference",)
 

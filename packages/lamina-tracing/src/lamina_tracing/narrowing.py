@@ -1,7 +1,7 @@
-"""64-bit data of NumPy's where no runtime is in the process: that they are computed with in 32 bits is said, once.
+"""Warn once if 64-bit NumPy data are narrowed to 32 bits while no runtime is imported.
 
-The default is 32 bits on every install, so that a result does not depend on which rooms are imported. People who bring float64
-data to the NumPy-only install come from programs that computed in float64, and are told at their line.
+The default is 32 bits on every install, so that results do not depend on which packages are imported. Users who pass
+float64 data to the NumPy-only install probably expect float64 results, so a warning points at their line.
 """
 from __future__ import annotations
 
@@ -15,58 +15,59 @@ from .lines import warn_user
 
 __all__ = ["forget_told", "tell_of_narrowing"]
 
-_told: set[np.dtype] = set()
-_plain: dict[type, Any] = {}  # how types are read without telling
+_warned: set[np.dtype] = set()
+_original_readers: dict[type, Any] = {}  # NumPy class -> the `aval_of` function that does not warn
 
 
 def _of_numpy(x: Any) -> ShapedArray:
     dtype = dtypes.canonical(x.dtype)
-    if dtype.itemsize < x.dtype.itemsize and x.dtype not in _told:
-        _tell(x, dtype)
+    if dtype.itemsize < x.dtype.itemsize and x.dtype not in _warned:
+        _warn(x, dtype)
     return shaped(x.shape, dtype, bool(getattr(x, "weak_type", False)))
 
 
 def _fits(x: Any, dtype: np.dtype) -> bool:
-    """Whether whole numbers stay as they are in the narrower type."""
+    """Return whether all integers of `x` are in the range of the narrower dtype."""
     limits = np.iinfo(dtype)
     return not x.size or bool(np.min(x) >= limits.min and np.max(x) <= limits.max)
 
 
-def _is_users(x: np.ndarray) -> bool:
-    """Whether this is data that a user brought, and no number from inside of our own rooms.
+def _is_user_data(x: np.ndarray) -> bool:
+    """Return whether this is data passed by the user, not a number computed inside lamina.
 
-    The meanings of ops go through float64 where they please. A float64 scalar beside an array is one of many constants; an
-    argument of a transformation is data. Rooms mark the modules that read arguments with `_reads_arguments`.
+    NumPy implementations of primitives use float64 internally. A float64 scalar operand is usually a constant, but an
+    argument of a transformation is data. Modules that read arguments define `_reads_arguments`.
     """
-    frame = sys._getframe(4)  # whoever asked for the type, by `aval_of`
+    frame = sys._getframe(4)  # the caller of `aval_of`
     while frame.f_back is not None and frame.f_code.co_name == "typeof":
         frame = frame.f_back
     return frame.f_globals.get("__name__") != "lamina_ir.evaluator" and (x.ndim > 0 or "_reads_arguments" in frame.f_globals)
 
 
-def _tell(x: Any, dtype: np.dtype) -> None:
+def _warn(x: Any, dtype: np.dtype) -> None:
     plain = np.asarray(x)
-    whole = plain.dtype.kind in "iu"
-    if whole and _fits(plain, dtype) or not _is_users(plain):
+    is_integer = plain.dtype.kind in "iu"
+    if is_integer and _fits(plain, dtype) or not _is_user_data(plain):
         return
-    _told.add(x.dtype)
+    _warned.add(x.dtype)
     what = f"{plain.dtype.name} {'data' if plain.ndim else 'numbers'} of NumPy's"
-    how = f"do not all fit into {dtype.name}, and wrap around" if whole else f"are computed with in 32 bits, as {dtype.name}"
+    how = (f"do not all fit into {dtype.name}, and wrap around" if is_integer
+           else f"are computed with in 32 bits, as {dtype.name}")
     warn_user(f"{what} {how}. For 64 bits set lamina_ir.config.update('enable_x64', True), or use a block `with "
-              f"lamina_tracing.enable_x64():`; where 32 are meant, x.astype('{dtype.name}') says so. This is said once.")
+              f"lamina_tracing.enable_x64():`; for 32 bits use x.astype('{dtype.name}'). This warning is shown once.")
 
 
 def tell_of_narrowing(on: bool) -> None:
-    """Tell from now on, once for each dtype, or no longer."""
+    """Turn the warning, issued once per dtype, on or off."""
     for kind in (np.ndarray, np.generic):
         if on:
             before = register_aval(kind, _of_numpy)
             if before is not _of_numpy:
-                _plain[kind] = before
-        elif kind in _plain:
-            register_aval(kind, _plain[kind])
+                _original_readers[kind] = before
+        elif kind in _original_readers:
+            register_aval(kind, _original_readers[kind])
 
 
 def forget_told() -> None:
-    """Tell again, as in a fresh process."""
-    _told.clear()
+    """Make every dtype warn again, as in a fresh process."""
+    _warned.clear()

@@ -1,7 +1,8 @@
-"""The default operators and methods of arrays and tracers: `lax` arithmetic after NumPy promotion and broadcasting.
+"""Default operators and methods of arrays and tracers: `lax` arithmetic after NumPy promotion and broadcasting.
 
-`lamina_numpy` replaces them with the full set. A table here is name -> plain function; reflected forms swap. What takes more
-than an equation or two is the row of that name in `numpy_names`, which is loaded when one is first asked for.
+`lamina_numpy` replaces them with the full set. A table maps names to plain functions; reflected operators swap
+operands. Methods of more than one or two equations call the function of that name in `numpy_dispatch`, which is
+imported on first use.
 """
 from __future__ import annotations
 
@@ -27,15 +28,15 @@ __all__ = ["install", "promote_operands"]
 
 
 def promote_operands(call: str, x: ArrayLike, y: ArrayLike) -> tuple[Any, Any]:
-    """`x` and `y` in one dtype (the lattice of `lamina_ir.dtypes`) and one shape (NumPy broadcasting)."""
+    """Convert `x` and `y` to one dtype (promotion lattice of `lamina_ir.dtypes`) and one shape (NumPy broadcasting)."""
     if type(y) is float and type(x) is HostArray and is_usual_float(x):
         return x, y
     x, y = match_scalars(x, y)
     a, b = typeof(x), typeof(y)
     if a is b:
         return x, y
-    if a.dtype is b.dtype and (b.weak_type and not b.shape or a.weak_type and not a.shape):  # a number beside an array: neither
-        return x, y                                                                          # is changed
+    if a.dtype is b.dtype and (b.weak_type and not b.shape or a.weak_type and not a.shape):
+        return x, y  # an array and a Python scalar: neither needs a conversion
     if a.dtype != b.dtype or a.weak_type != b.weak_type:
         dtype, weak = dtypes.promote((a.dtype, a.weak_type), (b.dtype, b.weak_type))
         x = convert_element_type(x, dtype) if a.dtype != dtype else x
@@ -46,43 +47,45 @@ def promote_operands(call: str, x: ArrayLike, y: ArrayLike) -> tuple[Any, Any]:
         except ValueError:
             raise ValueError(f"{call}: shapes {a.shape} and {b.shape} do not broadcast: trailing axes must be equal "
                              "or 1") from None
-        x, y = _stretch(x, a.shape, full), _stretch(y, b.shape, full)
+        x, y = _broadcast(x, a.shape, full), _broadcast(y, b.shape, full)
     return x, y
 
 
-def _stretch(x: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Any:
+def _broadcast(x: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Any:
     if old == new:
         return x
     return shape.broadcast_in_dim(x, new, tuple(range(len(new) - len(old), len(new))))
 
 
-def _both(name: str, op: Callable[[Any, Any], Any]) -> dict[str, Any]:
+def _binary_methods(name: str, op: Callable[[Any, Any], Any]) -> dict[str, Any]:
+    """Return the operator method of this name and its reflected form."""
     def forward(x: Any, y: Any) -> Any:
-        return op(x, y) if _fits(y) else NotImplemented
+        return op(x, y) if _is_operand(y) else NotImplemented
 
     def reflected(x: Any, y: Any) -> Any:
-        return op(y, x) if _fits(y) else NotImplemented
+        return op(y, x) if _is_operand(y) else NotImplemented
 
     return {f"__{name}__": forward, f"__r{name}__": reflected}
 
 
-def _promoting(name: str, prim: Primitive) -> Callable[[Any, Any], Any]:
+def _promote_and_bind(name: str, prim: Primitive) -> Callable[[Any, Any], Any]:
+    """Make a function that promotes two operands and binds `prim`."""
     def equation(x: Any, y: Any) -> Any:
         x, y = promote_operands(name, x, y)
-        return bind(prim, x, y)  # what the function of `lax` does beside, promotion has done
+        return bind(prim, x, y)  # not the function of `lax`: promotion has done its conversions already
 
     return equation
 
 
-def _fits(y: Any) -> bool:
-    return isinstance(y, _FITTING) or hasattr(y, "aval")
+def _is_operand(y: Any) -> bool:
+    return isinstance(y, _OPERAND_TYPES) or hasattr(y, "aval")
 
 
-_FITTING = (np.ndarray, float, int, Tracer, np.generic, complex)
+_OPERAND_TYPES = (np.ndarray, float, int, Tracer, np.generic, complex)
 
 
-def _compare(name: str, op: Callable[[Any, Any], Any]) -> dict[str, Any]:
-    return {f"__{name}__": lambda x, y: op(*promote_operands(name, x, y)) if _fits(y) else NotImplemented}
+def _comparison(name: str, op: Callable[[Any, Any], Any]) -> dict[str, Any]:
+    return {f"__{name}__": lambda x, y: op(*promote_operands(name, x, y)) if _is_operand(y) else NotImplemented}
 
 
 def _true_div(x: Any, y: Any) -> Any:
@@ -91,10 +94,10 @@ def _true_div(x: Any, y: Any) -> Any:
     return ew.div(x, y)
 
 
-# --- what stands in `numpy_names` -------------------------------------------------------------------------------------
+# --- methods implemented in `numpy_dispatch` --------------------------------------------------------------------------
 
 
-def _row(name: str) -> Callable[..., Any]:
+def _numpy_method(name: str) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         return numpy_names().call(name, args, kwargs)
 
@@ -103,12 +106,12 @@ def _row(name: str) -> Callable[..., Any]:
     return call
 
 
-# Methods that are the function of that name, the array as its first argument.
+# Methods that call the NumPy function of the same name with the array as first argument.
 _METHODS = ("all", "any", "argmax", "argmin", "argpartition", "argsort", "choose", "clip", "conj", "conjugate", "copy",
             "cumprod", "cumsum", "diagonal", "dot", "max", "mean", "min", "partition", "prod", "ptp", "ravel", "repeat",
             "round", "searchsorted", "sort", "squeeze", "std", "sum", "swapaxes", "take", "trace", "var")
-_LATER = {"pow": "power", "floordiv": "floor_divide", "mod": "remainder", "divmod": "divmod", "matmul": "matmul",
-          "rshift": "right_shift"}
+_OPERATOR_FUNCTIONS = {"pow": "power", "floordiv": "floor_divide", "mod": "remainder", "divmod": "divmod",
+                       "matmul": "matmul", "rshift": "right_shift"}  # operator -> NumPy function
 
 
 def _getitem(x: Any, index: Any) -> Any:
@@ -169,17 +172,17 @@ def _round(x: Any, ndigits: int | None = None) -> Any:
 
 
 def install() -> None:
-    """Put the default operators and methods on tracers and concrete arrays."""
+    """Install the default operators and methods on tracers and concrete arrays."""
     table: dict[str, Any] = {}
-    table |= _both("truediv", lambda x, y: _true_div(*promote_operands("truediv", x, y)))
+    table |= _binary_methods("truediv", lambda x, y: _true_div(*promote_operands("truediv", x, y)))
     for name, prim in (("add", prims.add_p), ("sub", prims.sub_p), ("mul", prims.mul_p), ("and", prims.and_p),
                        ("or", prims.or_p), ("xor", prims.xor_p), ("lshift", prims.shift_left_p)):
-        table |= _both(name, _promoting(name, prim))
-    for name, later in _LATER.items():
-        table |= _both(name, _row(later))
+        table |= _binary_methods(name, _promote_and_bind(name, prim))
+    for name, function in _OPERATOR_FUNCTIONS.items():
+        table |= _binary_methods(name, _numpy_method(function))
     for name, op in (("eq", ew.eq), ("ne", ew.ne), ("lt", ew.lt), ("le", ew.le), ("gt", ew.gt), ("ge", ew.ge)):
-        table |= _compare(name, op)
-    table |= {name: _row(name) for name in _METHODS}
+        table |= _comparison(name, op)
+    table |= {name: _numpy_method(name) for name in _METHODS}
     table |= {
         "__neg__": lambda x: ew.neg(x), "__pos__": lambda x: x, "__abs__": lambda x: ew.abs(x),
         "__invert__": lambda x: ew.bitwise_not(x), "__getitem__": _getitem, "__round__": _round,

@@ -1,4 +1,4 @@
-"""Where a traced value comes from, for errors about it: looked up in the program written so far, once one is raised."""
+"""Describe where a traced value comes from, for errors. The search in the equations runs only when one is raised."""
 from __future__ import annotations
 
 from typing import Any
@@ -13,33 +13,34 @@ __all__ = ["check_may_trace", "origin"]
 
 
 def origin(tracer: Any) -> str:
-    """Where a traced value comes from: the op and its line, and the arguments of the traced functions it depends on.
+    """Describe a traced value: the primitive and line that made it, and the arguments that it depends on.
 
-    A sentence with a space in front; empty where only an eager transformation stands around, which keeps no record.
+    Returns:
+      A sentence with a leading space; empty if no function is being staged, as an eager transformation keeps no record.
     """
     try:
-        while not hasattr(tracer, "_var"):  # a value of a transformation within the traced function
+        while not hasattr(tracer, "_var"):  # a tracer of a transformation inside the staged function: unwrap it
             tracer = tracer.primal if hasattr(tracer, "primal") else tracer.val
-        made, found = _made_by(tracer), _depends(tracer, {})
+        made, arguments_of = _describe_equation(tracer), _find_arguments(tracer, {})
     except AttributeError:
         return ""
     parts = []
-    for function, names in found.items():
-        words = [*names[:4], f"{len(names) - 4} more"] if len(names) > 4 else names
-        parts.append(f"argument{'s' * (len(names) > 1)} {', '.join(words)} of {function}")
-    said = [f"is the result of {made}"] * bool(made) + [f"depends on {' and on '.join(parts)}"] * bool(parts)
-    return f" It {', and '.join(said)}." if said else ""
+    for function, names in arguments_of.items():
+        shown = [*names[:4], f"{len(names) - 4} more"] if len(names) > 4 else names
+        parts.append(f"argument{'s' * (len(names) > 1)} {', '.join(shown)} of {function}")
+    clauses = [f"is the result of {made}"] * bool(made) + [f"depends on {' and on '.join(parts)}"] * bool(parts)
+    return f" It {', and '.join(clauses)}." if clauses else ""
 
 
-def _made_by(tracer: Any) -> str:
+def _describe_equation(tracer: Any) -> str:
     for eqn in reversed(tracer._trace.eqns):
         if any(v is tracer._var for v in eqn.outvars):
             return f"`{eqn.primitive.name}`" + (f" at {eqn.source}" if eqn.source is not None else "")
     return ""
 
 
-def _depends(tracer: Any, found: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Function -> arguments that a value is computed from, for this function and those around it."""
+def _find_arguments(tracer: Any, found: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Collect in `found` (function -> names) the arguments a value depends on, also those of enclosing functions."""
     trace = tracer._trace
     needed = {tracer._var}
     for eqn in reversed(trace.eqns):
@@ -53,52 +54,52 @@ def _depends(tracer: Any, found: dict[str, list[str]]) -> dict[str, list[str]]:
         if var in needed and hasattr(value, "_trace"):
             while not hasattr(value, "_var"):
                 value = value.primal if hasattr(value, "primal") else value.val
-            _depends(value, found)
+            _find_arguments(value, found)
     return found
 
 
 def _argument(trace: Any, i: int) -> tuple[str, str]:
-    """(the traced function and its place, the argument's name)"""
+    """Return (text for the traced function and its line, name of its flat argument `i`)."""
     if trace.about is None:
         return "a traced function", str(i)
     call, fun, tree, static = trace.about
-    return f"{_placed(fun)}, traced by {call}", _path(fun, tree, static, i)
+    return f"{_name_and_line(fun)}, traced by {call}", _path(fun, tree, static, i)
 
 
-def _innermost(fun: Any) -> Any:
-    """The function that wrappers and partials are around."""
+def _unwrap(fun: Any) -> Any:
+    """Return the function inside wrappers and partials."""
     for _ in range(8):
         fun = getattr(fun, "__wrapped__", None) or getattr(fun, "func", fun)
     return fun
 
 
-def _placed(fun: Any) -> str:
-    """A function's name, and where it stands."""
-    fun = _innermost(fun)
+def _name_and_line(fun: Any) -> str:
+    """Return a function's name, file and line as text."""
+    fun = _unwrap(fun)
     code = getattr(fun, "__code__", None)
     return f"`{function_name(fun)}`" + (f" at {code.co_filename}:{code.co_firstlineno}" if code is not None else "")
 
 
 def check_may_trace(call: str, fun: Any) -> None:
-    """Refuse to trace a function of the user's while `config.no_tracing` is set.
+    """Raise if `config.no_tracing` is set and `fun` is a user's function.
 
     Args:
-      call: what traces it, as "jit".
-      fun: the function; one of our own rooms may be traced.
+      call: name of the transformation, such as "jit".
+      fun: the function; library functions may be traced.
     Raises:
-      RuntimeError: names the call, the function and its place.
+      RuntimeError: names the call, the function, its file and line.
 
     >>> check_may_trace("jit", abs)
     """
-    code = getattr(_innermost(fun), "__code__", None)
+    code = getattr(_unwrap(fun), "__code__", None)
     if config.no_tracing.value and not (code is not None and is_own_file(code.co_filename)):
-        raise RuntimeError(f"{call} of {_placed(fun)}: config no_tracing is set, and this function was not traced before for "
-                           "arguments of these types, static values and settings. Call it once before, or log why with config "
-                           "explain_cache_misses")
+        raise RuntimeError(f"{call} of {_name_and_line(fun)}: config no_tracing is set, and this function was not traced "
+                           "before for arguments of these types, static values and settings. Call it once before, or log "
+                           "why with config explain_cache_misses")
 
 
 def _path(fun: Any, tree: Any, static: Any, i: int) -> str:
-    """The user's word for a flat argument: `x['w']`, by the parameter's name where there is one."""
+    """Return the path of a flat argument, such as `x['w']`, with the parameter's name if there is one."""
     names = parameter_names(fun) or ()
     if tree is None:
         return str(i)
@@ -106,9 +107,9 @@ def _path(fun: Any, tree: Any, static: Any, i: int) -> str:
     first = path[1]
     if path[0].idx == 1:
         return f"{first.key}{trees.keystr(path[2:])}"
-    known = [n for k, n in enumerate(names) if k not in static]
+    dynamic = [n for k, n in enumerate(names) if k not in static]
     at = first.idx
-    return (known[at] if at < len(known) else str(at)) + trees.keystr(path[2:])
+    return (dynamic[at] if at < len(dynamic) else str(at)) + trees.keystr(path[2:])
 
 
 _tracer.on_error.append(origin)

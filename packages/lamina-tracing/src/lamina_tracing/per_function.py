@@ -1,4 +1,4 @@
-"""What is remembered of functions, and goes with them: programs, by the types they were staged for."""
+"""Caches per function: a table for each function, such as its programs by argument types, freed with the function."""
 from __future__ import annotations
 
 import functools
@@ -14,14 +14,14 @@ __all__ = ["PerFunction", "known_as", "retire_if_changed"]
 
 
 class PerFunction:
-    """A table for each function.
+    """Weak-keyed cache: one table (dict) per function.
 
-    A table may reach its own function: through a custom rule that calls it, or as a static argument. Python's collector
-    does not see that such a pair is held by nothing else. So only so many tables are found again, the latest ones; an
-    older one stays with whoever else holds it.
+    A table may reference its own function, through a custom rule that calls it or as a static argument. The garbage
+    collector cannot free such a pair in a WeakKeyDictionary. So the number of tables is bounded: the older half is
+    dropped, and a dropped table lives on only if something else references it.
 
     Args:
-      most: how many.
+      most: the maximal number of tables.
 
     >>> tables = PerFunction()
     >>> def f(x):
@@ -39,33 +39,35 @@ class PerFunction:
         return len(self._tables)
 
     def of(self, fun: Any) -> dict[Any, Any]:
-        """The function's table; an unremembered one if it is not hashable or not weakly referable. A bound method's is
-        found again as long as its object lives and stays as it is: see `methods`. A partial application's is that of any other
-        of the same function with the same numbers, strings, dtypes and tuples of these."""
+        """Return the table of a function; a new, uncached dict if `fun` is not hashable or not weakly referable.
+
+        A bound method has one table as long as its object lives and does not change, see bound_method_key.py. Partial
+        applications of one function to the same numbers, strings, dtypes, and tuples of these share a table.
+        """
         fun = known_as(fun)
         try:
             found = self._tables.get(fun)
             if found is None:
                 found = self._tables.setdefault(fun, {})
                 if len(self._tables) > self.most:
-                    self._forget_older_half()
+                    self._drop_older_half()
         except TypeError:
             return {}
         return found
 
     def tables(self) -> list[dict[Any, Any]]:
-        """Those that are found again."""
+        """Return all cached tables."""
         return list(self._tables.values())
 
-    def _forget_older_half(self) -> None:
+    def _drop_older_half(self) -> None:
         for reference in self._tables.keyrefs()[:self.most // 2]:
             fun = reference()
             if fun is not None:
                 self._tables.pop(fun, None)
 
 
-class _Partial:
-    """Stands for all partial applications of a function to the same arguments; lives as long as the function does."""
+class _PartialKey:
+    """Cache key of all partial applications of a function to the same arguments; lives as long as the function."""
 
     __slots__ = ("base", "args", "keywords", "__weakref__")
 
@@ -76,45 +78,47 @@ class _Partial:
         return self.base()(*self.args, *args, **{**self.keywords, **kwargs})  # type: ignore[misc]  # it lives as long as this
 
 
-_partials = PerFunction()  # of a function: arguments -> what stands for it applied to them
-_MOST = 256  # of these, for a function
+_partials = PerFunction()  # table of a function: bound arguments -> `_PartialKey`
+_MAX_PARTIALS = 256  # keys per function
 
 
 def known_as(fun: Any) -> Any:
-    """What is remembered of a function is remembered under this: the function, or what stands for a bound method or a partial
-    application, which are other objects each time they are made."""
+    """Return the cache key of a function: the function itself, or a stable key for a bound method or a partial.
+
+    Bound methods and partials are new objects on every access, so they cannot be weak keys themselves.
+    """
     if type(fun) is MethodType:
         return stand_in(fun) or fun
     if type(fun) is not functools.partial:
         return fun
     try:
-        key = _plain(fun.args), tuple([(name, _plain(fun.keywords[name])) for name in sorted(fun.keywords)])
+        key = _value_key(fun.args), tuple([(name, _value_key(fun.keywords[name])) for name in sorted(fun.keywords)])
         base = known_as(fun.func)
         table = _partials.of(base)
         if key not in table:
-            while len(table) >= _MOST:
+            while len(table) >= _MAX_PARTIALS:
                 del table[next(iter(table))]
-            table.setdefault(key, _Partial(base, fun.args, fun.keywords))
+            table.setdefault(key, _PartialKey(base, fun.args, fun.keywords))
         return table.get(key, fun)
-    except (TypeError, KeyError, RuntimeError, StopIteration):  # arguments that may change, or another thread was here
+    except (TypeError, KeyError, RuntimeError, StopIteration):  # mutable arguments, or a race with another thread
         return fun
 
 
-def _plain(value: Any) -> Any:
-    """Equal to another one where a program made of the values is; TypeError where they may change."""
+def _value_key(value: Any) -> Any:
+    """Return a key that is equal for values that give equal programs; TypeError if the value may change."""
     kind = type(value)
     if kind is tuple:
-        return tuple([_plain(v) for v in value])
+        return tuple([_value_key(v) for v in value])
     if kind is float or kind is complex:
-        return kind, repr(value)  # 0.0 and -0.0 are equal, nan is not
+        return kind, repr(value)  # not by value: 0.0 == -0.0, but nan != nan
     if kind in (bool, int, str, bytes, type(None)) or isinstance(value, np.dtype):
         return kind, value
     raise TypeError
 
 
 def retire_if_changed(known: Any) -> None:
-    """Where a bound method's object has changed, what is staged now is not found by others; asked before staging."""
-    while type(known) is _Partial:
+    """Remove the cache key of a bound method whose object has changed, before a program is traced for it."""
+    while type(known) is _PartialKey:
         known = known.base()
     if type(known) is StandIn:
         known.retire_if_changed()

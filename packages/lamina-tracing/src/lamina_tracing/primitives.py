@@ -1,10 +1,13 @@
-"""Every op under the name that programs which read programs know it by: `add_p`, `scan_p`, `linear_solve_p`.
+"""All primitives under their JAX names, for tools that analyse jaxprs: `add_p`, `scan_p`, `linear_solve_p`.
 
-Most are the built-in primitives themselves; their params are ours (docs/ops.md), and an equation says them all. Some names
-stand for one of ours that is called otherwise: `call_p` and `closed_call_p` for `xla_call_p`, `add_jaxvals_p` for `add_p`,
-`..._call_jaxpr_p` for `custom_jvp_call_p` and `custom_vjp_call_p`, `custom_lin_p` for `transposed_call_p`, a linear map known
-by its transpose. Others are several equations here, so no program holds them: `select_n_p`, `cumlogsumexp_p`, `zeros_like_p`
-and what else `_made_of` makes below. They bind as ops do, with the params that are named here.
+Most are the built-in primitives of lamina, with its params (docs/_generated/ops.md); an equation lists all of them. The others are
+
+- aliases: `call_p` and `closed_call_p` of `xla_call_p`, `add_jaxvals_p` of `add_p`, `..._call_jaxpr_p` of
+  `custom_jvp_call_p` and `custom_vjp_call_p`, `custom_lin_p` of `transposed_call_p` (a linear map with a known
+  transpose);
+- composite primitives, which bind several equations, so they never occur in a program: `select_n_p`, `cumlogsumexp_p`,
+  `zeros_like_p`, and the others that `_composite` makes below. They are bound like primitives, with the params listed
+  here.
 """
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from .stage import eval_jaxpr
 from .trace import bind
 from .tracer import typeof
 
-if TYPE_CHECKING:  # for checkers, which cannot follow how the list is made; a test compares
+if TYPE_CHECKING:  # type checkers cannot evaluate the code that builds the list; a test compares both lists
     __all__ = ["abs_p", "acos_p", "acosh_p", "add_jaxvals_p", "add_p", "after_all_p", "all_gather_p", "all_to_all_p",
                "and_p", "approx_top_k_p", "argmax_p", "argmin_p", "asin_p", "asinh_p", "atan2_p", "atan_p", "atanh_p",
                "axis_index_p", "bessel_i0e_p", "bessel_i1e_p", "bitcast_convert_type_p", "broadcast_in_dim_p",
@@ -60,10 +63,11 @@ _names = __all__
 _names += [name for name, value in list(globals().items()) if name.endswith("_p") and value in ALL]
 
 
-def _made_of(name: str, function: Callable[..., Any], params: Sequence[str] = (), multiple: bool = False) -> Primitive:
-    """A name for several equations: `function(*operands, **params)` binds them."""
-    def infer(*avals: Any, **given: Any) -> Any:
-        found = eval_shape(lambda *xs: function(*xs, **given), *avals)
+def _composite(name: str, function: Callable[..., Any], params: Sequence[str] = (),
+               multiple: bool = False) -> Primitive:
+    """Make a primitive whose `bind` calls `function(*operands, **params)`, which binds several equations."""
+    def infer(*avals: Any, **param_values: Any) -> Any:
+        found = eval_shape(lambda *xs: function(*xs, **param_values), *avals)
         types = [shaped(s.shape, s.dtype) for s in (found if multiple else (found,))]
         return types if multiple else types[0]
 
@@ -74,20 +78,24 @@ def _made_of(name: str, function: Callable[..., Any], params: Sequence[str] = ()
 
 
 def scan_bind(*args: Any, **params: Any) -> list[Any]:
-    """`scan_p.bind`: the results of a scan with these params, as a list."""
+    """Bind `scan_p` with these params and return the results as a list."""
     return list(bind(scan_p, *args, **params))
 
 
-# --- ours under another name --------------------------------------------------------------------------------------
+# --- aliases ------------------------------------------------------------------------------------------------------
 add_jaxvals_p = add_p
 call_p = closed_call_p = xla_call_p
 custom_jvp_call_jaxpr_p, custom_vjp_call_jaxpr_p, custom_lin_p = custom_jvp_call_p, custom_vjp_call_p, transposed_call_p
 _names += ["add_jaxvals_p", "call_p", "closed_call_p", "custom_jvp_call_jaxpr_p", "custom_lin_p", "custom_vjp_call_jaxpr_p"]
 
 
-# --- several equations --------------------------------------------------------------------------------------------
+# --- composite primitives -----------------------------------------------------------------------------------------
 def _rank(x: Any) -> Any:
-    """Integers in the total order of floats: -NaN, -inf, ..., -0, 0, ..., inf, NaN. Integers and booleans as they are."""
+    """Map floats to integers in their total order: -NaN, -inf, ..., -0, 0, ..., inf, NaN. Keep integers and booleans.
+
+    The bits of a float, read as an integer, have this order for positive floats. For negative ones it is reversed, so
+    all bits except the sign are flipped.
+    """
     dtype = typeof(x).dtype
     if not dtypes.is_float(dtype):
         if dtypes.is_complex(dtype):
@@ -113,7 +121,7 @@ def _device_put(*xs: Any, devices: Sequence[Any], srcs: Sequence[Any] = (), **_:
 
 
 def _elementwise(name: str, param: str, closed: Any, consts: Sequence[Any]) -> Callable[..., Any]:
-    """A program of two scalars, on arrays."""
+    """Make an array function from an elementwise program of two scalars."""
     closed = closed if isinstance(closed, ClosedJaxpr) else ClosedJaxpr(closed, consts)
     other = next((e.primitive.name for e in closed.eqns if not e.primitive.elementwise), None)
     if other is not None or len(closed.in_avals) != 2 or len(closed.out_avals) != 1:
@@ -126,7 +134,11 @@ def _select_and_scatter(operand: Any, source: Any, init_value: Any, *, select_ja
                         window_dimensions: Sequence[int], window_strides: Sequence[int],
                         padding: Sequence[tuple[int, int]], select_consts: Sequence[Any] = (),
                         scatter_consts: Sequence[Any] = ()) -> Any:
-    """The element that `select` keeps of each window is scattered the window's element of `source`; padding is never chosen."""
+    """Combine each element of `source` into `operand` at the element that `select` picks in its window, not in padding.
+
+    All windows are reduced together: one strided slice per offset in the window, for the values and for their flat
+    indices (-1 in padding). Windows may overlap, so a loop then applies `scatter` to one window after the other.
+    """
     call = "select_and_scatter"
     select = _elementwise(call, "select_jaxpr", select_jaxpr, select_consts)
     scatter = _elementwise(call, "scatter_jaxpr", scatter_jaxpr, scatter_consts)
@@ -134,47 +146,48 @@ def _select_and_scatter(operand: Any, source: Any, init_value: Any, *, select_ja
     size = int(np.prod(shape))
     edges = [(lo, hi, 0) for lo, hi in padding]
     values = lax.pad(operand, lax.full_like(init_value, 0), edges)
-    at = lax.pad(np.arange(size, dtype=np.int32).reshape(shape), np.int32(-1), edges)
+    flat_indices = lax.pad(np.arange(size, dtype=np.int32).reshape(shape), np.int32(-1), edges)
     for have, want, window, stride in zip(typeof(values).shape, steps, window_dimensions, window_strides, strict=True):
         if (have - window) // stride + 1 != want:
             raise ShapeError(f"{call}: source must have one element for each window; got {typeof(source).long()}")
     best: Any = None
-    place: Any = None
+    best_index: Any = None
     for offset in itertools.product(*map(range, window_dimensions)):
         ends = [o + (n - 1) * s + 1 for o, n, s in zip(offset, steps, window_strides)]
-        value, here = (lax.slice(x, offset, ends, tuple(window_strides)) for x in (values, at))
+        value, index = (lax.slice(x, offset, ends, tuple(window_strides)) for x in (values, flat_indices))
         if best is None:
-            best, place = value, here
+            best, best_index = value, index
             continue
-        inside, empty = lax.ge(here, np.int32(0)), lax.lt(place, np.int32(0))
+        inside, empty = lax.ge(index, np.int32(0)), lax.lt(best_index, np.int32(0))
         take = lax.bitwise_and(inside, lax.bitwise_or(empty, lax.bitwise_not(select(best, value))))
-        best, place = lax.select(take, value, best), lax.select(take, here, place)
+        best, best_index = lax.select(take, value, best), lax.select(take, index, best_index)
     count = int(np.prod(steps))
-    places, news = lax.reshape(place, (count,)), lax.reshape(source, (count,))
+    indices, updates = lax.reshape(best_index, (count,)), lax.reshape(source, (count,))
 
     def step(i: Any, out: Any) -> Any:
-        where = lax.dynamic_index_in_dim(places, i, keepdims=False)
-        old = lax.dynamic_index_in_dim(out, where, keepdims=False)
-        new = scatter(old, lax.dynamic_index_in_dim(news, i, keepdims=False))
-        return lax.dynamic_update_index_in_dim(out, lax.select(lax.ge(where, np.int32(0)), new, old), where, 0)
+        index = lax.dynamic_index_in_dim(indices, i, keepdims=False)
+        old = lax.dynamic_index_in_dim(out, index, keepdims=False)
+        new = scatter(old, lax.dynamic_index_in_dim(updates, i, keepdims=False))
+        return lax.dynamic_update_index_in_dim(out, lax.select(lax.ge(index, np.int32(0)), new, old), index, 0)
 
     start = lax.full_like(operand, init_value, shape=(size,))
     return lax.reshape(lax.fori_loop(0, count, step, start) if count and size else start, shape)
 
 
-after_all_p = _made_of("after_all", lax.after_all)
-approx_top_k_p = _made_of("approx_top_k", _top_k, ("aggregate_to_topk", "is_max_k", "k", "recall_target", "reduction_dimension",
-                                                  "reduction_input_size_override"), multiple=True)
-create_token_p = _made_of("create_token", lax.create_token)
-cumlogsumexp_p = _made_of("cumlogsumexp", lax.cumlogsumexp, ("axis", "reverse"))
-device_put_p = _made_of("device_put", _device_put, ("devices", "srcs"), multiple=True)
-eq_to_p = _made_of("eq_to", _in_total_order(lax.eq))
-infeed_p = _made_of("infeed", lax.infeed, ("partitions", "shape"), multiple=True)
-le_to_p = _made_of("le_to", _in_total_order(lax.le))
-lt_to_p = _made_of("lt_to", _in_total_order(lax.lt))
-outfeed_p = _made_of("outfeed", lax.outfeed, ("partitions",))
-select_and_scatter_p = _made_of("select_and_scatter", _select_and_scatter,
-                                ("padding", "scatter_consts", "scatter_jaxpr", "select_consts", "select_jaxpr",
-                                 "window_dimensions", "window_strides"))
-select_n_p = _made_of("select_n", lax.select_n)
-zeros_like_p = _made_of("zeros_like", lambda x: lax.full_like(x, 0))
+after_all_p = _composite("after_all", lax.after_all)
+approx_top_k_p = _composite("approx_top_k", _top_k,
+                            ("aggregate_to_topk", "is_max_k", "k", "recall_target", "reduction_dimension",
+                             "reduction_input_size_override"), multiple=True)
+create_token_p = _composite("create_token", lax.create_token)
+cumlogsumexp_p = _composite("cumlogsumexp", lax.cumlogsumexp, ("axis", "reverse"))
+device_put_p = _composite("device_put", _device_put, ("devices", "srcs"), multiple=True)
+eq_to_p = _composite("eq_to", _in_total_order(lax.eq))
+infeed_p = _composite("infeed", lax.infeed, ("partitions", "shape"), multiple=True)
+le_to_p = _composite("le_to", _in_total_order(lax.le))
+lt_to_p = _composite("lt_to", _in_total_order(lax.lt))
+outfeed_p = _composite("outfeed", lax.outfeed, ("partitions",))
+select_and_scatter_p = _composite("select_and_scatter", _select_and_scatter,
+                                  ("padding", "scatter_consts", "scatter_jaxpr", "select_consts", "select_jaxpr",
+                                   "window_dimensions", "window_strides"))
+select_n_p = _composite("select_n", lax.select_n)
+zeros_like_p = _composite("zeros_like", lambda x: lax.full_like(x, 0))

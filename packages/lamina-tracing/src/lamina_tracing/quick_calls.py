@@ -1,8 +1,8 @@
-"""Calls without a backend that were made before with arguments of the same types: their programs are found again at a third of
-the cost of flattening the arguments as trees and asking for their types.
+"""Fast path of `jit` without a backend: look up the program of a call by a cheap key of its arguments.
 
-Found are calls with arrays, numbers, tuples and lists of these, and static arguments that are small and plain; all others go
-the usual way. The identity of a type stands for it in keys, which an entry may do because it holds the types.
+The lookup costs a third of flattening the arguments as pytrees and computing their types. It handles arrays, numbers,
+tuples and lists of these, and small static arguments; all other calls take the general path. Keys contain `id(aval)`
+instead of the type, which is valid because each entry holds references to its types.
 """
 from __future__ import annotations
 
@@ -21,50 +21,51 @@ from .numpy_evaluator import NumPyEvaluator
 
 __all__ = ["QuickCalls"]
 
-_MOST = 256  # per function; beyond that all are forgotten
+_MAX_ENTRIES = 256  # per function; a full cache is cleared
 Run = Callable[[list[Any]], Any]
 _PLAIN = frozenset((int, bool, str, type(None)))
 
 
 class QuickCalls:
-    """The staged programs of one jitted function, by the types of its arguments.
+    """Staged programs of one jitted function, by the types of its arguments.
 
     Args:
-      spec: what is jitted.
+      spec: the jitted function.
     """
 
-    __slots__ = ("spec", "usable", "_dynamic", "_state")
+    __slots__ = ("spec", "usable", "_num_leading_dynamic", "_state")
     _state: tuple[Any, dict[Any, tuple[Run, Any]]]
 
     def __init__(self, spec: JitSpec) -> None:
         self.spec = spec
-        self.usable = type(spec.fun) is FunctionType  # a bound method's programs are kept while its object stays as it is
-        self._dynamic = min(spec.statics.nums, default=1 << 30)  # how many arguments by position are no static ones
-        self._state = None, {}
+        # A bound method is excluded: its programs are valid only while its object is unchanged (bound_method_key.py).
+        self.usable = type(spec.fun) is FunctionType
+        self._num_leading_dynamic = min(spec.statics.nums, default=1 << 30)  # arguments before the first static one
+        self._state = None, {}  # (settings, key -> (run, types))
 
     def key(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, list[Any], list[Any]] | None:
-        """(what stands for the types and static arguments, flat dynamic arguments, types); None: the usual way."""
+        """Return (key of the types and static arguments, flat dynamic arguments, types); None: use the general path."""
         key: list[Any] = []
         flat: list[Any] = []
-        held: list[Any] = []
-        if len(args) <= self._dynamic:
-            if not _read(args, key, flat, held):
+        avals: list[Any] = []
+        if len(args) <= self._num_leading_dynamic:
+            if not _read_dynamic(args, key, flat, avals):
                 return None
         else:
             nums = self.spec.statics.nums
             for i, x in enumerate(args):
-                if not (_plain(x, key) if i in nums else _read((x,), key, flat, held)):
+                if not (_read_static(x, key) if i in nums else _read_dynamic((x,), key, flat, avals)):
                     return None
         if kwargs:
             names = self.spec.statics.names
             for name, x in kwargs.items():
                 key.append(name)
-                if name not in names or not _plain(x, key):
+                if name not in names or not _read_static(x, key):
                     return None
-        return tuple(key), flat, held
+        return tuple(key), flat, avals
 
     def find(self, key: Any) -> Run | None:
-        """What runs the program remembered under `key`, as the settings and rows are now: a function of the flat arguments."""
+        """Return the function of flat arguments cached under `key` for the current settings and rules, or None."""
         settings, found = self._state
         now = config.cache_key()
         if settings is not now and settings != now or not self.spec.programs:
@@ -72,13 +73,13 @@ class QuickCalls:
         entry = found.get(key)
         return None if entry is None else entry[0]
 
-    def remember(self, key: Any, held: list[Any], staged: Staged, settings: Any, others: int) -> None:
-        """Remember a program that was found or staged after `settings` and `others` were read."""
+    def remember(self, key: Any, avals: list[Any], staged: Staged, settings: Any, others: int) -> None:
+        """Cache a program, if settings and rules are unchanged since `settings` and `others` were read."""
         if not config.unchanged(settings, others):
             return
-        if self._state[0] != settings or len(self._state[1]) >= _MOST:
-            self._state = settings, {}  # both at once: another thread may be reading
-        self._state[1][key] = _run(staged), held
+        if self._state[0] != settings or len(self._state[1]) >= _MAX_ENTRIES:
+            self._state = settings, {}  # one assignment: another thread may be reading the pair
+        self._state[1][key] = _run(staged), avals
 
 
 def _run(staged: Staged) -> Run:
@@ -93,7 +94,8 @@ def _run(staged: Staged) -> Run:
     return lambda flat: tree.unflatten(run(flat))
 
 
-def _plain(x: Any, key: list[Any]) -> bool:
+def _read_static(x: Any, key: list[Any]) -> bool:
+    """Append a static argument to `key`; False if it is not a plain constant or a tuple of these."""
     kind = type(x)
     key.append(kind)
     if kind in _PLAIN:
@@ -101,34 +103,34 @@ def _plain(x: Any, key: list[Any]) -> bool:
         return True
     if kind is tuple:
         key.append(len(x))
-        return all(_plain(e, key) for e in x)
+        return all(_read_static(e, key) for e in x)
     return False
 
 
-def _read(xs: Iterable[Any], key: list[Any], flat: list[Any], held: list[Any]) -> bool:
-    """Take dynamic arguments apart; False where there is one of another kind."""
+def _read_dynamic(xs: Iterable[Any], key: list[Any], flat: list[Any], avals: list[Any]) -> bool:
+    """Append dynamic arguments to `key`, `flat` and `avals`; False if one needs the general path."""
     for x in xs:
         kind = type(x)
         if kind is HostArray:
             try:
-                aval = x._known[0]  # whether 64 bits count as 32 is one of the settings
+                aval = x._aval_and_ndarray[0]  # not narrowed: enable_x64 is part of the settings in the cache key
             except AttributeError:
                 aval = aval_of(x)
-            held.append(aval)
+            avals.append(aval)
             key.append(id(aval))
         elif kind is np.ndarray:
             try:
                 aval = aval_of(x)
-            except (TypeError, ValueError):  # of another dtype: the usual way says which argument it is
+            except (TypeError, ValueError):  # unsupported dtype: the general path names the argument in its error
                 return False
-            held.append(aval)
+            avals.append(aval)
             key.append(id(aval))
         elif kind is float or kind is bool or kind is int and -2**31 <= x < 2**31:
             key.append(kind)
         elif kind is tuple or kind is list:
             key.append(kind)
             key.append(len(x))
-            if not _read(x, key, flat, held):
+            if not _read_dynamic(x, key, flat, avals):
                 return False
             continue
         else:

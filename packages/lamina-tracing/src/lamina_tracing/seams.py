@@ -1,7 +1,8 @@
-"""What crosses between this room and those above, in types: calls with rules, staged calls, and what fills the slots.
+"""Protocols between this package and higher ones: calls with custom rules, staged programs, implementations of hooks.
 
-A dispatcher gets `CallSpec`s and makes callables of them; its programs are `StagedCall`s. A transformation's trace is handed
-`RuledCall`s where a function has rules of its own. `lamina_ir.seams` has those of lowering, compiler and runtime.
+A dispatcher makes callables from `CallSpec`s; their programs are `StagedProgramLike`. A transformation's trace receives
+a `CustomCallLike` if a function has custom rules. The protocols of lowering, compiler and runtime are in
+`lamina_ir.interfaces`.
 """
 from __future__ import annotations
 
@@ -17,37 +18,37 @@ __all__ = ["CallSpec", "Dispatcher", "Evaluator", "RuledCall", "StagedCall"]
 
 @runtime_checkable
 class RuledCall(Protocol):
-    """One call of a function with rules of its own, as `lamina_tracing.extend.call_custom` hands it to a trace.
+    """One call of a function with custom rules, as `lamina_tracing.extend.call_custom` passes it to a trace.
 
-    `lamina_tracing.extend.CustomCall` is one whose hooks do as its equation does.
+    `lamina_tracing.extend.CustomCall` implements it; its default hooks bind the call's equation.
     """
 
     def run(self, *flat: Any) -> list[Any]:
-        """The function itself, on flat arguments."""
+        """Run the function itself on flat arguments."""
         ...
 
     def staged(self, avals: Sequence[ShapedArray]) -> tuple[Primitive, list[Any], dict[str, Any]]:
-        """(primitive, values closed over, params): the call as an equation on those values and then the arguments."""
+        """Return the call as an equation: (primitive, closed-over values, params). Those values lead the operands."""
         ...
 
     def push(self, trace: Any, args: Sequence[Any]) -> list[Any]:
-        """Under a differentiating trace."""
+        """Handle the call under a differentiating trace."""
         ...
 
     def batch(self, trace: Any, args: Sequence[Any], minded: bool) -> list[Any]:
-        """Under a batching trace; `minded`: whether a transformation further out wants the rules."""
+        """Handle the call under a batching trace; `minded`: an outer transformation uses the rules."""
         ...
 
     def bind(self, args: Sequence[Any]) -> list[Any]:
-        """As one equation, through whatever transformations the arguments are in."""
+        """Bind the call as one equation, so that every transformation of the arguments handles it."""
         ...
 
 
 class StagedCall(Protocol):
-    """One signature's program, as a `CallSpec` stages it.
+    """Staged program of one signature of a `CallSpec`.
 
     Attributes:
-      closed: takes the values in `outer` and then the flat arguments.
+      closed: the program. It takes the values in `outer`, then the flat arguments.
       outer: values of enclosing traces.
       out_tree: the structure of the result.
     """

@@ -1,5 +1,8 @@
-"""Settings as blocks: `with debug_nans(True): ...` holds in this thread. Each is an option of `lamina_ir.config`, whose
-default `config.update(name, value)` and the environment variable `LAMINA_<NAME>` change for all threads."""
+"""Context managers for settings: `with debug_nans(True): ...` changes a setting in the current thread.
+
+Each is an option of `lamina_ir.config`. `config.update(name, value)` and the environment variable `LAMINA_<NAME>`
+change its default for all threads.
+"""
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
@@ -30,7 +33,7 @@ threefry_partitionable = config.threefry_partitionable
 
 
 def disable_x64() -> AbstractContextManager[None]:
-    """A block without 64-bit types.
+    """Disable 64-bit types inside the block.
 
     >>> with disable_x64():
     ...     bool(enable_x64)

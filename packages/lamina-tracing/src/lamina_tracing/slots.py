@@ -1,18 +1,21 @@
-"""The four doors through which control comes back up. Each has a default that works alone; a higher floor fills it.
+"""Four hooks through which higher packages replace default behaviour. Each default works without the higher package.
 
-    slot        default                                      filled by
-    evaluator   NumPy meaning of each op                     lamina_runtime: XLA
+    hook        default                                      replaced by
+    evaluator   NumPy implementation of each primitive       lamina_runtime: XLA
     dispatcher  Python cache + evaluator, for jit and pmap   lamina_runtime: jaxlib's C++ call path
     basis_map   loop over basis vectors and stack            lamina_batching: vmap
     operators   lax arithmetic with NumPy promotion          lamina_numpy: the full NumPy set
 
-Reading `slots.evaluator` gives what fills the slot; `slots.set_evaluator(new)` fills it, and so does `slots.evaluator = new`.
-A change counts as one of the rows in force (`config.generation`), so whatever was staged or called before follows.
+`hooks.evaluator` is the installed implementation; `hooks.set_evaluator(new)` or `hooks.evaluator = new` replaces it. A
+change counts as a change of the rules (`config.generation`), so cached programs and callables made earlier use the new
+one.
 
-`on_staging` is the small fifth: hooks told when this thread starts and stops staging (or binding axis names), for
-caches outside Python. `on_devices_gone` are hooks told when devices are no more, by a function that says it of one.
-`on_operands` are hooks that give a block in which a function of these operands is staged: arrays may say what traced values do
-not.
+There are also three lists of callbacks:
+
+- `on_staging`: called when this thread starts or stops staging (or binding axis names), for caches outside Python.
+- `on_devices_closed`: called when devices are closed, with a predicate that tests whether a device is one of them.
+- `staging_context_hooks`: return a context manager for staging a function of given operands. They may read properties
+  of the arrays, such as their devices, which tracers do not have.
 """
 from __future__ import annotations
 
@@ -40,43 +43,43 @@ __all__ = ["CallSpec", "Dispatcher", "Evaluator", "NumPyEvaluator", "Operators",
 
 
 class Evaluator(Protocol):
-    """Runs ops and programs on concrete values."""
+    """Runs primitives and programs on concrete values."""
 
     def primitive(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        """The op's result on concrete arguments; a tuple when `prim.multiple`."""
+        """Run a primitive on concrete operands; return a tuple if `prim.multiple`."""
 
     def program(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
-        """The program's results on concrete arguments."""
+        """Run a program on concrete arguments."""
 
     def array(self, value: np.ndarray, aval: ShapedArray) -> Any:
-        """A concrete array of type `aval` from host memory. Copies: the caller may change `value` afterwards."""
+        """Make a concrete array of type `aval` from host memory. Copies: the caller may change `value` afterwards."""
 
 
-def _check_filling(slot: str, new: Any, *methods: str) -> None:
+def _check_methods(hook: str, new: Any, *methods: str) -> None:
     missing = [name for name in methods if not callable(getattr(new, name, None))]
     if missing:
-        raise TypeError(f"slots.set_{slot}: expected an object with the methods {', '.join(methods)}; {type(new).__name__} has "
-                        f"no {', '.join(missing)}")
+        raise TypeError(f"set_{hook}: expected an object with the methods {', '.join(methods)}; {type(new).__name__} "
+                        f"has no {', '.join(missing)}")
 
 
 evaluator: Evaluator
 
 
 def set_evaluator(new: Evaluator) -> None:
-    """Evaluate ops with `new` from now on, in every thread.
+    """Replace the evaluator, in every thread.
 
     Args:
-      new: runs ops and programs (`primitive`, `program`, `array`; also `device_put` if it has devices).
+      new: runs primitives and programs (`primitive`, `program`, `array`; also `device_put` if it has devices).
     Raises:
-      TypeError: it lacks one of them.
+      TypeError: it lacks one of these methods.
     """
     global evaluator
-    _check_filling("evaluator", new, "primitive", "program", "array")
-    if not isinstance(new, NumPyEvaluator):  # a runtime's: who uses one is used to 32 bits
+    _check_methods("evaluator", new, "primitive", "program", "array")
+    if not isinstance(new, NumPyEvaluator):  # with a runtime, users expect 32 bits; see x64_warning.py
         tell_of_narrowing(False)
     with config.generation.changing():
         evaluator = new
-        EVALUATION.hand_to(new.primitive)  # what `bind` calls where no trace is left
+        EVALUATION.hand_to(new.primitive)  # `bind` calls it without going through `evaluator`
         new_generation()
 
 
@@ -85,19 +88,20 @@ tell_of_narrowing(True)
 
 
 class CallSpec(Protocol):
-    """A function and how it is called: what a dispatcher's `jit` and `pmap` make a callable of. `JitSpec` is one.
+    """A function and its call options, from which a dispatcher's `jit` or `pmap` makes a callable. `JitSpec` is one.
 
     Attributes:
-      call: who made it: `jit`, `pmap`.
-      fun, name: the user's function, and what errors call it.
-      known_as, known_by: what its programs are remembered under, and what tells specs of one function apart.
-      programs: those of its signatures so far, to be cleared.
-      statics: which of its arguments are Python values.
+      call: name of the public function that made it: `jit`, `pmap`.
+      fun, name: the user's function, and its name in errors.
+      function_key, options_key: cache key of the function, and key that distinguishes specs of one function.
+      programs: the cached programs, to be cleared.
+      statics: the static arguments (`StaticArgs`).
       device, backend: where to run, or None.
       donate_argnums: positions of arguments whose memory may be reused.
-      inline: a call while another function is traced becomes part of that, as `inlined` gives it; `ours`: of our own rooms.
-      keep_unused: pass arguments the program does not read to the device all the same.
-      in_shardings, out_shardings: where arguments and results lie, trees of shardings and None.
+      inline: if called while another function is traced, become part of its program (`inline_call`).
+      is_library_function: the function is defined in a lamina package.
+      keep_unused: pass unused arguments to the device too.
+      in_shardings, out_shardings: shardings of arguments and results, trees of shardings and None.
       compiler_options: name -> value, or None.
 
     >>> class Portable:
@@ -128,77 +132,82 @@ class CallSpec(Protocol):
     def ours(self) -> bool: ...
 
     def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
-        """(flat dynamic arguments, their tree, key of the static ones)."""
+        """Return (flat dynamic arguments, their tree, key of the static arguments)."""
 
     def stage_call(self, args: Sequence[Any], kwargs: dict[str, Any], flat: list[Any], tree: Any, static: Any) -> Staged:
-        """The program for arguments of these types, staged now or remembered. It takes the values in `outer`, then `flat`."""
+        """Return the program for arguments of these types, cached or newly traced. It takes `outer`, then `flat`."""
 
     def argument(self, tree: Any, i: int) -> str:
-        """What the user calls a flat argument, for errors: `params['w'][0]`."""
+        """Return the user's name of a flat argument, for errors: `params['w'][0]`."""
 
     def rows(self, staged: Staged, tree: Any) -> str | None:
-        """What says how many rows are mapped, for errors: `x, float32[9,2], has 9 rows along axis 0`; None: no argument."""
+        """Describe the argument that determines the size of the map, for errors; None if no argument does.
+
+        An example is `x, float32[9,2], has 9 rows along axis 0`.
+        """
 
     def stage_types(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Staged, Any]:
-        """(program, tree of the dynamic arguments) for arrays or anything with shape and dtype."""
+        """Return (program, tree of the dynamic arguments) for arrays or other objects with shape and dtype."""
 
     def donated(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bool, ...]:
-        """For each flat dynamic argument, whether the caller gives up its buffer; (): none."""
+        """Return, for each flat dynamic argument, whether its buffer is donated; () if none is."""
 
     def call_staged(self, staged: Staged, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
-        """Apply a staged program as one equation, through whatever transformations its arguments are in."""
+        """Bind a staged program as one equation, so that every transformation of its arguments handles it."""
 
     def inlined(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """The call as a part of what is being traced."""
+        """Inline the call into the program being traced."""
 
     def portable(self) -> Callable[..., Any]:
-        """The callable of a dispatcher without devices: the evaluator runs the call."""
+        """Make a callable for a dispatcher without devices: the evaluator runs the call."""
 
     def called_by(self, dispatcher: Any) -> Callable[..., Any]:
-        """The callable that a dispatcher makes of it."""
+        """Return the callable that a dispatcher makes from this spec."""
 
 
 class Dispatcher(Protocol):
-    """Turns a staged callable into a fast repeated call."""
+    """Makes fast repeated calls from call specs."""
 
     def jit(self, spec: Any) -> Callable[..., Any]:
-        """A callable for a function that is jitted."""
+        """Make a callable for a jitted function."""
 
     def pmap(self, spec: Any) -> Callable[..., Any]:
-        """A callable for a function that is mapped over devices."""
+        """Make a callable for a function that is mapped over devices."""
 
     def device_count(self, backend: str | None) -> int | None:
-        """How many devices a map can have; None: as many as it asks for."""
+        """Return the maximal number of devices of a map; None: no limit."""
 
     def share(self, devices: Sequence[Any] | None, backend: str | None) -> tuple[int, int]:
-        """How many of all parts of a map's rows are this process's, and how many parts there are: devices where these are
-        named, else processes."""
+        """Return `(own, total)`: this process has `own` of `total` equal parts of a mapped axis.
+
+        The parts are devices if `devices` is given, else processes.
+        """
 
 
-dispatcher: Dispatcher  # the default is set by jitting.py, which defines it
+dispatcher: Dispatcher  # jit.py defines and sets the default
 
 
 def set_dispatcher(new: Dispatcher) -> None:
-    """Make repeated calls through `new` from now on; callables made before follow at their next call.
+    """Replace the dispatcher. Callables made earlier use it from their next call on.
 
     Args:
-      new: makes callables (`jit`, `pmap`). What it makes remembers the dispatcher in force then, and goes to the one in force
-        when it is called.
+      new: makes callables (`jit`, `pmap`). A callable must compare the current dispatcher with the one that made it,
+        and call through the current one.
     Raises:
-      TypeError: it lacks one of them.
+      TypeError: it lacks one of these methods.
     """
     global dispatcher, _portable
-    _check_filling("dispatcher", new, "jit", "pmap")
+    _check_methods("dispatcher", new, "jit", "pmap")
     with config.generation.changing():
         dispatcher, _portable = new, _portable or new
         new_generation()
 
 
-_portable: Dispatcher | None = None
+_portable: Dispatcher | None = None  # the first dispatcher installed: that of jit.py, which needs no runtime
 
 
 def use_numpy(by: Evaluator | None = None) -> None:
-    """Evaluate and dispatch as without a runtime from now on: ops and programs by their NumPy meanings.
+    """Evaluate and dispatch as without a runtime: run primitives and programs with their NumPy implementations.
 
     Args:
       by: the evaluator; default: a `NumPyEvaluator`.
@@ -209,7 +218,7 @@ def use_numpy(by: Evaluator | None = None) -> None:
 
 
 def device_put(x: Any, device: Any) -> Any:
-    """`x` on a device, or lying as a sharding says. ValueError where the evaluator has none."""
+    """Put `x` on a device or on the devices of a sharding. ValueError if the evaluator has no devices."""
     move = getattr(evaluator, "device_put", None)
     if move is None:
         raise ValueError(f"arrays cannot be put on {device!r}: the evaluator in use has no devices; import lamina_runtime "
@@ -221,10 +230,15 @@ basis_map: Callable[..., Any] | None = None
 
 
 def set_basis_map(new: Callable[..., Any] | None) -> None:
-    """Push all basis vectors at once: `new(push, basis)` with `basis` a tree of arrays stacked on axis 0; None: one by one."""
+    """Set how a linear map is applied to all basis vectors, for Jacobians.
+
+    Args:
+      new: `new(push, basis)` applies `push` to all members of `basis`, a tree of arrays stacked on axis 0; None: apply
+        it one by one.
+    """
     global basis_map
     if new is not None and not callable(new):
-        raise TypeError(f"slots.set_basis_map: expected a function or None; got {type(new).__name__}")
+        raise TypeError(f"set_basis_map: expected a function or None; got {type(new).__name__}")
     with config.generation.changing():
         basis_map = new
         new_generation()
@@ -236,17 +250,17 @@ on_devices_gone: list[Callable[[Callable[[Any], bool]], None]] = []
 class Operators:
     """Methods, operators and properties of arrays and tracers.
 
-    `install(tracer_table, array_table)` takes name -> function or property. Tracers get the first table; every
-    concrete array class, now or later, the second, whose functions may be the faster dispatched ones.
+    `install(tracer_table, array_table)` takes tables of name -> function or property. Tracers get the first table.
+    Every concrete array class, also one registered later, gets the second, whose functions may dispatch faster.
 
-    `functions`, which may be set, gives what a function of NumPy's does with traced values where `numpy_names` has no row of
-    that name: `functions("linalg.pinv")`, or None.
+    `find_numpy_function(name)` may be set. It returns the implementation of a NumPy function, such as "linalg.pinv",
+    for traced values if `numpy_dispatch` has none, or None.
 
-    `beside`, which may be set, gives what operators of a concrete array take for a float or an int: `beside(x, 0.5)`, an
-    array of that number which lies ready where `x` does, weakly typed as the number is, or the number.
+    `device_scalar_like(x, number)` may be set. It returns the operand that operators of a concrete array use for a
+    Python float or int: a cached, weakly typed device array on the devices of `x`, or the number itself.
     """
 
-    functions: Callable[[str], Callable[..., Any] | None] = staticmethod(lambda name: None)  # of NumPy's, without a row
+    functions: Callable[[str], Callable[..., Any] | None] = staticmethod(lambda name: None)
     beside: Callable[[Any, Any], Any] = staticmethod(lambda x, number: number)
 
     def __init__(self) -> None:
@@ -260,16 +274,16 @@ class Operators:
         for name, value in tracer_table.items():
             setattr(Tracer, name, value)
         for kind in self._classes:
-            self._dress(kind, array_table)
+            self._set_attributes(kind, array_table)
 
     def register_array_class(self, kind: type) -> None:
-        """Give a class of concrete arrays the array table, and every later change of it."""
+        """Install the array table, and every later change of it, on a class of concrete arrays."""
         if kind not in self._classes:
             self._classes.append(kind)
-            self._dress(kind, self.array_table)
+            self._set_attributes(kind, self.array_table)
 
     @staticmethod
-    def _dress(kind: type, table: dict[str, Any]) -> None:
+    def _set_attributes(kind: type, table: dict[str, Any]) -> None:
         for name, value in table.items():
             setattr(kind, name, value)
 
@@ -278,8 +292,8 @@ operators = Operators()
 operators.register_array_class(HostArray)
 
 
-class _Slots(ModuleType):
-    """`slots.evaluator = new` is `slots.set_evaluator(new)`."""
+class _HooksModule(ModuleType):
+    """Module class that makes `hooks.evaluator = new` call `hooks.set_evaluator(new)`."""
 
     def __reduce__(self) -> Any:
         return import_module, (self.__name__,)
@@ -288,9 +302,10 @@ class _Slots(ModuleType):
         if name in ("evaluator", "dispatcher", "basis_map"):
             getattr(self, f"set_{name}")(value)
         elif name == "operators":
-            raise TypeError("slots.operators: its tables are filled with slots.operators.install(...)")
+            raise TypeError(f"{self.__name__}.operators cannot be replaced; change its tables with "
+                            "operators.install(...)")
         else:
             super().__setattr__(name, value)
 
 
-sys.modules[__name__].__class__ = _Slots
+sys.modules[__name__].__class__ = _HooksModule

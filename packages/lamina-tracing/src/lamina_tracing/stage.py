@@ -1,4 +1,4 @@
-"""Staging: running a function on `StagingTracer`s writes down the program it computes."""
+"""Staging: trace a function to a program (jaxpr) by running it on `StagingTracer`s."""
 from __future__ import annotations
 
 import gc
@@ -20,14 +20,14 @@ from .tracer import Tracer
 __all__ = ["StagingTrace", "StagingTracer", "eval_jaxpr", "jaxpr_as_fun", "stage"]
 
 _NUMBERS = frozenset((bool, int, float, complex))
-# What is staged, for errors: (call, function, tree of its arguments or None, static positions); see origins.py.
+# The staged function, for errors: (call, function, tree of its arguments or None, static positions).
 About = tuple[str, Callable[..., Any], Any, Collection[int]]
 
 class StagingTracer(Tracer):
-    """A variable of the program being written.
+    """Tracer for a variable of the program being staged.
 
     Args:
-      trace: what writes the program.
+      trace: the trace that stages the program.
       aval: the variable's type.
       var: the variable.
 
@@ -35,7 +35,7 @@ class StagingTracer(Tracer):
     StagingTracer float32[2]
     """
 
-    __slots__ = ("_var",)  # not `var`: that is a method of arrays
+    __slots__ = ("_var",)  # not `var`, which is a method of arrays
 
     _trace: StagingTrace
 
@@ -46,10 +46,10 @@ class StagingTracer(Tracer):
 
 
 class StagingTrace(Trace):
-    """Writes each op it is given as an equation. `stage` makes one for each program.
+    """Trace that records each primitive as an equation. `stage` makes one for each program.
 
     Args:
-      level: larger than the level of every trace it runs inside of.
+      level: greater than the level of every enclosing trace.
 
     Attributes:
       bound: the names of the mapped axes in scope when it began.
@@ -67,20 +67,21 @@ class StagingTrace(Trace):
         self.arguments: list[StagingTracer] = []
         self.about: About | None = None
         outside = now.trace
-        # Programs inside this one take their snapshots of host arrays together with it, one copy of each, and share lines.
-        inside = type(outside) is StagingTrace
-        self.snapshots: dict[Any, tuple[Any, Any]] = outside.snapshots if inside else {}  # type: ignore[attr-defined]
-        self.sources: dict[int, Source] = outside.sources if inside else {}  # type: ignore[assignment]
+        # Nested programs share snapshots of host arrays (one copy of each) and `Source`s with the enclosing program.
+        is_nested = type(outside) is StagingTrace
+        self.snapshots: dict[Any, tuple[Any, Any]] = outside.snapshots if is_nested else {}  # type: ignore[attr-defined]
+        self.sources: dict[int, Source] = outside.sources if is_nested else {}  # type: ignore[assignment]
         if now.axes:
             self.bound = frozenset([f.name for f in now.axes if type(f.name) is not UnnamedAxis])
-            self.hand_to(self._among_axes)
+            self.hand_to(self._process_with_axes)
 
     def argument(self, aval: ShapedArray) -> StagingTracer:
         return StagingTracer(self, aval, Var(aval))
 
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        # Each frame that is looked at costs as much as the rest of an equation, so the look for lines begins behind `bind`.
-        # One loop: before Python 3.12 a comprehension is a call, as dear as what it does for one operand or two.
+        # The search for the source line starts at the caller of `bind` (depth 3), because each inspected frame costs as
+        # much as the rest of an equation. A loop instead of comprehensions: before Python 3.12 a comprehension is a
+        # function call, which for one or two operands costs as much as its work.
         invars, avals = [], []
         for a in args:
             var = a._var if type(a) is StagingTracer and a._trace is self else self.lift(a)
@@ -98,30 +99,30 @@ class StagingTrace(Trace):
         self.eqns.append(Eqn(prim, invars, (var,), params, user_source(3, self.sources)))
         return StagingTracer(self, aval, var)
 
-    def _among_axes(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        """`process` while mapped axes are bound: types say over which of them values differ."""
+    def _process_with_axes(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Do the work of `process` while mapped axes are bound: types then record the axes over which values vary."""
         invars, avals = [], []
         for a in args:
             var = a._var if type(a) is StagingTracer and a._trace is self else self.lift(a)
             invars.append(var)
             avals.append(var.aval)
-        params, found = typed_equation(prim, avals, params, self.bound)
-        outvars = tuple([Var(a) for a in found]) if prim.multiple else (Var(found),)
+        params, out_avals = typed_equation(prim, avals, params, self.bound)
+        outvars = tuple([Var(a) for a in out_avals]) if prim.multiple else (Var(out_avals),)
         self.eqns.append(Eqn(prim, invars, outvars, params, user_source(3, self.sources)))
         if prim.multiple:
             return tuple([StagingTracer(self, v.aval, v) for v in outvars])
-        return StagingTracer(self, found, outvars[0])
+        return StagingTracer(self, out_avals, outvars[0])
 
     def lift(self, x: Any) -> Var | Literal:
-        """The program's name for a value from outside: a literal for host scalars, else a constant."""
+        """Return the program's atom for a value: its variable, a literal for a host scalar, or a constant variable."""
         if type(x) is StagingTracer and x._trace is self:
             return x._var
         kind = type(x)
         if kind in _NUMBERS:
             return Literal(x, aval_of(x))
-        known = self.consts.get(id(x))
-        if known is not None:
-            return known[1]
+        entry = self.consts.get(id(x))
+        if entry is not None:
+            return entry[1]
         if isinstance(x, Tracer):
             if not x._trace.alive:
                 raise leak_error(x, "a traced function")
@@ -131,24 +132,26 @@ class StagingTrace(Trace):
             if not aval.shape and isinstance(x, (np.ndarray, np.generic)):
                 return Literal(np.asarray(x, aval.dtype)[()], aval)
         var = Var(aval)
-        self.consts[id(x)] = (x, var)  # holding x keeps its id from being used again
+        self.consts[id(x)] = (x, var)  # the reference to x prevents reuse of its id
         return var
 
     def _snapshot(self, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-        """A host array as it is now, in the dtype it has in programs: its owner may write to it, and the program may be lowered
-        long after."""
+        """Copy a host array to a read-only array of this dtype; return it unchanged if it is read-only already.
+
+        The owner may write to the array later, and the program may be lowered long after tracing.
+        """
         if not x.flags.writeable and x.base is None and x.dtype == dtype:
             return x
-        known = self.snapshots.get((id(x), dtype))
-        if known is None:
+        entry = self.snapshots.get((id(x), dtype))
+        if entry is None:
             with np.errstate(over="ignore"):
                 copy = np.array(x, dtype)
             copy.flags.writeable = False
-            known = self.snapshots[id(x), dtype] = x, copy  # holding x keeps its id from being used again
-        return known[1]
+            entry = self.snapshots[id(x), dtype] = x, copy  # the reference to x prevents reuse of its id
+        return entry[1]
 
     def finish(self, arguments: Sequence[StagingTracer], outs: Sequence[Any]) -> ClosedJaxpr:
-        """The written program, from these arguments to these results."""
+        """Return the recorded program from these arguments to these results."""
         outvars = [self.lift(o) for o in outs]
         values = [self._snapshot(x, var.aval.dtype) if isinstance(x, np.ndarray) and not isinstance(x, HostArray) else x
                   for x, var in self.consts.values()]
@@ -158,18 +161,18 @@ class StagingTrace(Trace):
 
 def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
           about: About | None = None) -> tuple[ClosedJaxpr, list[Any]]:
-    """Run a function on arguments of these types and write down its program.
+    """Run a function on tracers of these types and return its program.
 
     Args:
       fun: takes one array per aval and returns a list of arrays.
       in_avals: the argument types.
-      about: in whose name, for errors about what is traced: (call, the user's function, the tree of its arguments or None,
-        positions of static ones).
+      about: description for errors: (call, the user's function, the tree of its arguments or None, positions of static
+        arguments).
     Returns:
-      The program, and the values of enclosing traces it uses: they are its leading arguments. Concrete values it
-      closes over are its constants.
+      The program, and the values of enclosing traces that it uses, which are its leading arguments. Concrete values
+      that it closes over are its constants.
     Raises:
-      RuntimeError: config no_tracing is set, and `about` names a function of the user's.
+      RuntimeError: config no_tracing is set, and `about` names a user's function.
 
     >>> closed, outer = stage(lambda x: [x * x], [aval_of(1.0)])
     >>> print(closed, outer)
@@ -180,19 +183,20 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
     before = now.trace, now.depth, now.scope, now.source
     source = before[3]
     trace = StagingTrace(before[1] + 1)
-    # A program is millions of small live objects, and no garbage: with the cyclic collector on, staging 16,000
-    # equations took 1.4 to 2.5 times as long, and more than linearly.
-    collecting = gc.isenabled()
-    try:  # an interrupt may strike anywhere, in the inner `finally` too
+    # A program consists of very many small live objects and no garbage. With the cyclic garbage collector on, staging
+    # 16,000 equations took 1.4 to 2.5 times as long, and grew more than linearly.
+    gc_was_enabled = gc.isenabled()
+    try:  # the outer `try` restores state if an interrupt (Ctrl-C) hits the inner `finally`
         try:
             if trace.level > stack_depth.ENOUGH:
                 stack_depth.enter(trace.level, trace)
-            for tell in on_begin:
-                tell(trace)
-            # Names in a program are its own: it may be kept, and the names around it come with the equation that calls it.
+            for hook in on_begin:
+                hook(trace)
+            # The name stack starts empty: the program may be cached, and the equation that calls it adds the outer
+            # names.
             now.trace, now.depth, now.scope = trace, trace.level, ""
-            # Where a line is in force this is a program derived from another, and what its equations do not bring along
-            # themselves belongs to whoever calls it.
+            # If a source line is set, this program is derived from another one. Equations without a line of their own
+            # then take the line of the equation that calls the program.
             if type(source) is Within:
                 now.source = Within("", NOWHERE, source.stop)
             elif source is not None:
@@ -200,7 +204,8 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
             tell_staging()
             gc.disable()
             trace.about = about
-            # no comprehension: inlined (Python 3.12, 3.13), what a trace function raises inside it passes by every `finally`
+            # No comprehension: Python 3.12 and 3.13 inline it, and an exception that a `sys.settrace` function raises
+            # inside an inlined comprehension skips every `finally`.
             arguments = trace.arguments = list(map(trace.argument, in_avals))
             closed = trace.finish(arguments, fun(*arguments))
             if config.enable_checks.value:
@@ -208,13 +213,13 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
             if config.debug_key_reuse.value:
                 check_key_uses(closed)
         finally:
-            _unstage(trace, before, collecting)
+            _end_staging(trace, before, gc_was_enabled)
     except BaseException:
-        _unstage(trace, before, collecting)
+        _end_staging(trace, before, gc_was_enabled)
         raise
     finally:
         forget_caller(sys._getframe())
-    # As operands, values of enclosing traces are seen by those traces; constants of a program are values for good.
+    # Values of enclosing traces must become operands, so that those traces handle them; constants stay concrete values.
     outer = [c for c in closed.consts if isinstance(c, Tracer)]
     if not outer:
         return closed, outer
@@ -222,16 +227,16 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
     pairs = list(zip(closed.consts, jaxpr.constvars))
     lead = [v for c, v in pairs if isinstance(c, Tracer)]
     rest = [(c, v) for c, v in pairs if not isinstance(c, Tracer)]
-    opened = Jaxpr([v for _, v in rest], lead + jaxpr.invars, jaxpr.eqns, jaxpr.outvars, jaxpr.axis_names,
-                   jaxpr.effectful)
-    return ClosedJaxpr(opened, [c for c, _ in rest]), outer
+    jaxpr = Jaxpr([v for _, v in rest], lead + jaxpr.invars, jaxpr.eqns, jaxpr.outvars, jaxpr.axis_names,
+                  jaxpr.effectful)
+    return ClosedJaxpr(jaxpr, [c for c, _ in rest]), outer
 
 
-def _unstage(trace: StagingTrace, before: tuple[Any, ...], collecting: bool) -> None:
-    """End what `stage` began; once more does no harm."""
+def _end_staging(trace: StagingTrace, before: tuple[Any, ...], gc_was_enabled: bool) -> None:
+    """Restore the state that `stage` changed, and end the trace. May run twice."""
     now.trace, now.depth, now.scope, now.source = before
-    trace.arguments, trace.about = [], None  # the arguments refer to their trace: without the circle it goes at once
-    if collecting:
+    trace.arguments, trace.about = [], None  # arguments reference their trace; without this cycle it is freed at once
+    if gc_was_enabled:
         gc.enable()
     tell_staging()
     if trace.level > stack_depth.ENOUGH:
@@ -243,7 +248,7 @@ staged_by(stage.__code__)
 
 
 def eval_jaxpr(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
-    """Run a program by binding each equation, so that every transformation in force sees it, with its line in force.
+    """Run a program by binding each equation with its source line, so that every active transformation handles it.
 
     Args:
       closed: the program.
@@ -258,16 +263,17 @@ def eval_jaxpr(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
     jaxpr = closed.jaxpr
     env: dict[Var, Any] = dict(zip(jaxpr.constvars, closed.consts))
     env.update(zip(jaxpr.invars, args))
-    # within: in force for equations without a line; base: the names around all of them; part: what all their lines are.
-    within, base = now.source, now.scope
+    # outer_source: for equations without a line. base: name stack around all of them. part: of the derivative, for all
+    # lines.
+    outer_source, base = now.source, now.scope
     scope = base
-    part = within.part if type(within) is Within else ""
+    part = outer_source.part if type(outer_source) is Within else ""
     try:
         for eqn in jaxpr.eqns:
             values = [v.val if type(v) is Literal else env[v] for v in eqn.invars]  # type: ignore[index]
             source = eqn.source
             if source is None:
-                now.source = within
+                now.source = outer_source
                 if scope != base:
                     now.scope = scope = base
             else:
@@ -284,17 +290,17 @@ def eval_jaxpr(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
             else:
                 env[eqn.outvars[0]] = out
     finally:
-        now.source, now.scope = within, base
+        now.source, now.scope = outer_source, base
     return [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]  # type: ignore[index]
 
 
 def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
-    """The program as a Python function of its arguments.
+    """Return a program as a Python function.
 
     Args:
       closed: the program.
     Returns:
-      A function that takes its arguments one by one and gives a list of results.
+      A function that takes the program's arguments one by one and returns a list of results.
 
     >>> from lamina_ir import parse
     >>> jaxpr_as_fun(parse("{ lambda ; a:f32[]. let b:f32[] = mul a 2.0:f32[] in (b,) }"))(np.float32(3))

@@ -1,4 +1,4 @@
-"""Which arguments of a function are static, and which are donated: positions and names, checked and made alike."""
+"""Static and donated arguments of a function: check their positions and names and convert them to one form."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -13,17 +13,17 @@ __all__ = ["Statics", "as_tuple"]
 
 
 def as_tuple(call: str, what: str, value: Any, kind: type) -> tuple[Any, ...]:
-    """One value or several, as a tuple of `kind`.
+    """Convert one value or a sequence of values to a tuple of `kind`.
 
     Args:
-      call: whose argument it is, for the message.
+      call: the function whose argument it is, for the message.
       what: the argument's name.
-      value: one value, a sequence of them, or None for none.
-      kind: their type; of `int` anything with `__index__` will do.
+      value: one value, a sequence of them, or None for an empty tuple.
+      kind: their type; for `int`, any object with `__index__` is accepted.
     Returns:
       A tuple.
     Raises:
-      TypeError: something in it is of another type.
+      TypeError: an element is of another type.
 
     >>> as_tuple("jit", "static_argnums", 2, int), as_tuple("jit", "static_argnames", ["a", "b"], str)
     ((2,), ('a', 'b'))
@@ -44,7 +44,7 @@ def as_tuple(call: str, what: str, value: Any, kind: type) -> tuple[Any, ...]:
 
 
 def _check_names(call: str, fun: Any, what: str, names: Sequence[str]) -> None:
-    """ValueError when `fun` has no parameter of such a name and no `**kwargs` either."""
+    """Raise ValueError if a name is not a parameter of `fun`, and `fun` has no `**kwargs`."""
     known = parameters_of(fun) if names else None
     if known is None or known[3]:
         return
@@ -55,7 +55,10 @@ def _check_names(call: str, fun: Any, what: str, names: Sequence[str]) -> None:
 
 
 class Statics:
-    """Which arguments of a function are static, by position and by name."""
+    """Static arguments of a function: `nums` are positions, `names` are names, `any` is whether there are any.
+
+    If only positions or only names are given, the others follow from the signature.
+    """
 
     def __init__(self, call: str, fun: Callable[..., Any], argnums: Any, argnames: Any) -> None:
         self.call = call
@@ -66,7 +69,7 @@ class Statics:
         if nums or names:
             _check_names(call, fun, "static_argnames", names)
             count = positional_count(fun)
-            nums = tuple(self._front(what, n, count) for n in nums)
+            nums = tuple(self._from_front(what, n, count) for n in nums)
             positional, known, _, _ = parameters_of(fun) or ((), (), False, False)
             limit = len(positional)
             if argnames is None:
@@ -77,7 +80,8 @@ class Statics:
         self.names = frozenset(names)
         self.any = bool(self.nums or self.names)
 
-    def _front(self, what: str, n: int, count: int | None) -> int:
+    def _from_front(self, what: str, n: int, count: int | None) -> int:
+        """Check a position and return it as a non-negative integer."""
         if count is not None and not -count <= n < count:
             names = ", ".join((parameters_of(self.fun) or ((),))[0])
             raise ValueError(f"{self.call}: {what} {n} is out of range: `{function_name(self.fun)}` takes {count} "
@@ -85,11 +89,12 @@ class Statics:
         return n + count if n < 0 and count is not None else n
 
     def donated(self, argnums: Any, argnames: Any) -> frozenset[int]:
+        """Return the positions of arguments donated by position or by name. ValueError if one is also static."""
         nums = as_tuple(self.call, "donate_argnums", argnums, int)
         names = as_tuple(self.call, "donate_argnames", argnames, str)
         if nums:
             count = positional_count(self.fun)
-            nums = tuple(self._front("donate_argnums", n, count) for n in nums)
+            nums = tuple(self._from_front("donate_argnums", n, count) for n in nums)
         if names:
             _check_names(self.call, self.fun, "donate_argnames", names)
             known = parameter_names(self.fun) or ()
@@ -100,7 +105,7 @@ class Statics:
         return frozenset(nums)
 
     def described(self, where: int | str) -> str:
-        """The words for an argument: `argument 1 ('n')`."""
+        """Return the text for an argument in messages: `argument 1 ('n')`."""
         known = parameters_of(self.fun)
         if isinstance(where, str) or known is None or where >= len(known[0]):
             return f"argument {where!r}"
@@ -111,7 +116,10 @@ class Statics:
         return known.index(name) if name in known else -1
 
     def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
-        """(dynamic positional, dynamic keyword, key of the static ones). ValueError when one is not hashable."""
+        """Return (dynamic positional, dynamic keyword, key of the static arguments). ValueError if one is not hashable.
+
+        The key holds the type of each value, because `1 == 1.0 == True` would otherwise share a program.
+        """
         dynamic = tuple(a for i, a in enumerate(args) if i not in self.nums)
         static: list[tuple[int | str, Any]] = [(i, a) for i, a in enumerate(args) if i in self.nums]
         rest = {}

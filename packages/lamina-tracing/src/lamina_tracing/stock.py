@@ -1,4 +1,7 @@
-"""The stock's names of this room, for its face and for stand-ins that change a few: `from lamina_tracing.stock import *`."""
+"""Default implementation of this package: the names that `lamina_tracing` re-exports.
+
+A plugin that replaces only a few of them starts with `from lamina_tracing._default import *`.
+"""
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -29,5 +32,5 @@ operators.install()
 
 def __getattr__(name: str) -> Any:
     if name in ("primitives", "seams", "wrapped_functions"):
-        return import_module(f"{__package__}.{name}")  # for programs that read programs, and few others
+        return import_module(f"{__package__}.{name}")  # imported on first use: only program analysis tools need them
     raise AttributeError(f"module {__package__!r} has no attribute {name!r}")

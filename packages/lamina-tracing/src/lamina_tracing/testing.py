@@ -1,4 +1,4 @@
-"""Calls of NumPy's functions to try on traced values: `numpy_calls()`, at least one for each name that has a row."""
+"""Test calls of NumPy functions on traced values: `numpy_calls()` has at least one for each supported function."""
 from __future__ import annotations
 
 import warnings
@@ -11,13 +11,12 @@ __all__ = ["NumPyCall", "numpy_calls", "numpy_function"]
 
 
 class NumPyCall(NamedTuple):
-    """One call of a function of NumPy's.
+    """One call of a NumPy function.
 
     Attributes:
       name: `sum`, `linalg.solve`, `add.reduce`.
-      args, kwargs: what it is called with; arrays of floats or complex numbers among `args`, those in lists and
-        tuples too, are traced.
-      smooth: whether finite differences say what its derivative is.
+      args, kwargs: its arguments. Float and complex arrays among `args`, also in lists and tuples, are traced.
+      smooth: whether its derivative can be checked with finite differences.
     """
 
     name: str
@@ -26,17 +25,19 @@ class NumPyCall(NamedTuple):
     smooth: bool = True
 
     def traced(self) -> list[np.ndarray]:
-        """The arrays that are traced."""
+        """Return the arrays that are traced."""
         return [a for x in self.args for a in (x if isinstance(x, (list, tuple)) else [x]) if _is_traced(a)]
 
     def function(self) -> Callable[..., Any]:
-        """The call as a function of the arrays that are traced."""
+        """Return the call as a function of the arrays that are traced."""
         def call(*arrays: Any) -> Any:
-            left = iter(arrays)
+            remaining = iter(arrays)
 
-            def put(x: Any) -> Any:
-                return type(x)(map(put, x)) if isinstance(x, (list, tuple)) else next(left) if _is_traced(x) else x
-            return numpy_function(self.name)(*map(put, self.args), **self.kwargs)
+            def substitute(x: Any) -> Any:
+                if isinstance(x, (list, tuple)):
+                    return type(x)(map(substitute, x))
+                return next(remaining) if _is_traced(x) else x
+            return numpy_function(self.name)(*map(substitute, self.args), **self.kwargs)
         return call
 
 
@@ -45,7 +46,7 @@ def _is_traced(x: Any) -> bool:
 
 
 def numpy_function(name: str) -> Any:
-    """The function of NumPy's that goes by a name.
+    """Return the NumPy function of this dotted name.
 
     >>> numpy_function("linalg.norm") is np.linalg.norm
     True
@@ -57,7 +58,10 @@ def numpy_function(name: str) -> Any:
 
 
 def _floats(*shape: int, seed: int = 0) -> np.ndarray:
-    """Numbers of both signs, no two of which are near each other or near a whole number."""
+    """Make distinct numbers of both signs, well separated from each other and from integers.
+
+    Near ties or integers, finite differences of `sort`, `max` or `floor` would be wrong.
+    """
     n = int(np.prod(shape))
     order = np.random.default_rng(seed + n).permutation(n)
     return (((order - n // 2) * 1.37 + 0.31) / max(n, 4) * 2.5).reshape(shape)
@@ -80,17 +84,17 @@ _calls: list[NumPyCall] = []
 
 
 def _add(names: str, *args: Any, smooth: bool = True, **kwargs: Any) -> None:
-    """One call of each of these functions, of those that this NumPy has: 2.0 lacks `unstack`, 2.1 `matvec`."""
+    """Add one call of each of these functions that the installed NumPy has: 2.0 lacks `unstack`, 2.1 lacks `matvec`."""
     for name in names.split():
         if name == "clip" and kwargs and np.lib.NumpyVersion(np.__version__) < "2.1.0":
-            continue  # `min` and `max` by name came with 2.1
-        if _there(name):
+            continue  # NumPy 2.1 added the keywords `min` and `max`
+        if _exists(name):
             _calls.append(NumPyCall(name, args, kwargs, smooth))
 
 
-def _there(name: str) -> bool:
+def _exists(name: str) -> bool:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # `trapz` and `in1d`, which go
+        warnings.simplefilter("ignore", DeprecationWarning)  # of `trapz` and `in1d`
         try:
             return numpy_function(name) is not None
         except AttributeError:
@@ -98,10 +102,10 @@ def _there(name: str) -> bool:
 
 
 def numpy_calls() -> list[NumPyCall]:
-    """Calls of all functions of NumPy's that traced values have, to be compared with NumPy's own results.
+    """Return calls of all NumPy functions that traced values support, to be compared with NumPy's own results.
 
     Returns:
-      A list of `NumPyCall`; functions that the NumPy at hand does not have yet are left out.
+      A list of `NumPyCall`, without functions that the installed NumPy lacks.
 
     >>> first = numpy_calls()[0]
     >>> first.name, len(first.traced())
@@ -284,7 +288,7 @@ _add("geomspace", P[0], 2.0, 3)
 _add("meshgrid", V, _floats(3))
 _add("meshgrid", V, _floats(3), indexing="ij", sparse=True)
 
-# --- places and order ------------------------------------------------------------------------------------------------
+# --- indexing and sorting --------------------------------------------------------------------------------------------
 
 _add("take", X, INDEX % 2, axis=0)
 _add("take", X, INDEX)

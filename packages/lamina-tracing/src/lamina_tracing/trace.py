@@ -1,9 +1,9 @@
-"""`bind` and `Trace`: how an operation finds the transformation that handles it.
+"""`bind` and `Trace`: dispatch of primitives to transformations.
 
-Each running transformation is a `Trace` with a level, its depth in the dynamic nest. `bind` hands an op to the deepest
-trace among its arguments and the current staging trace; that trace applies its row, which binds again one level
-further out, until the evaluator is left. Per thread, `now` holds the current staging trace, the depth and the bound
-axis names; nothing else is global.
+Each running transformation is a `Trace` with a level, its dynamic nesting depth. `bind` passes a primitive to the trace
+of the highest level among its operands and the current staging trace. That trace applies its rule, which binds
+primitives of the next lower level, until the evaluator runs them on concrete values. The thread-local `trace_state`
+holds the current staging trace, the depth and the bound axis names; there is no other global state.
 """
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ __all__ = ["AxisFrame", "EVALUATION", "Trace", "axis_frame", "bind", "bound_axes
 class Trace:
     """One running transformation.
 
-    A subclass defines `process`, and whatever tracers it makes. `kept` says that its tracers outlive it by design, as parts
-    of a program. `alive` ends with the function being transformed.
+    A subclass defines `process`, and usually a tracer class. `outlives_transformation` is True if its tracers stay
+    valid after the function has returned, as parts of a program. `alive` is True until the transformed function has
+    returned.
 
     Args:
-      level: larger than the level of every trace it runs inside of: `now.depth + 1`.
+      level: `trace_state.depth + 1`, greater than the level of every enclosing trace.
 
     >>> class Naming(Trace):
     ...     def process(self, prim, args, params):
@@ -43,19 +44,19 @@ class Trace:
 
     kept = False
     alive = True
-    sources: dict[int, Any] | None = None  # the lines of a program that is being written, see `lines.user_source`
+    sources: dict[int, Any] | None = None  # `Source`s of the program being staged, see `find_user_source`
 
     def __init__(self, level: int) -> None:
         self.level = level
 
     def process(self, prim: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        """The op's result, a tuple when `prim.multiple`."""
+        """Handle a primitive and return its result, a tuple if `prim.multiple`."""
         raise NotImplementedError(f"{type(self).__name__} defines no `process`")
 
     def hand_to(self, handler: Callable[[Primitive, tuple[Any, ...], dict[str, Any]], Any] | None) -> None:
-        """Have `handler` called instead of `process` from now on; None: `process` again.
+        """Call `handler` instead of `process` from now on; None: restore `process`.
 
-        The handler stands in front of the method, so `bind` asks no trace in what state it is.
+        The handler is an instance attribute that shadows the method, so `bind` needs no check of the trace's state.
         """
         if handler is None:
             vars(self).pop("process", None)
@@ -63,27 +64,27 @@ class Trace:
             self.process = handler  # type: ignore[method-assign, assignment]
 
     def custom(self, call: Any, args: Sequence[Any]) -> list[Any]:
-        """Handle the call of a function with rules of its own (see custom.py): here, as one equation."""
+        """Handle the call of a function with custom rules (`CustomCall`). By default, bind it as one equation."""
         return call.bind(args)
 
     def heeds_rules(self, args: Sequence[Any]) -> bool:
-        """Whether such a call's rules matter to this trace or to one further out."""
+        """Return whether this trace or an outer one uses the rules of such a call."""
         return True
 
     def end(self) -> None:
-        """The function being transformed has returned: a tracer that is still used has leaked."""
+        """End the trace after the transformed function has returned: later uses of its tracers raise an error."""
         if self.alive:
-            for tell in on_end:
-                tell(self)
+            for hook in on_end:
+                hook(self)
             self.alive = False
-        self.hand_to(_refuse)
+        self.hand_to(_raise_leak_error)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(level={self.level})"
 
 
-def _refuse(prim: Primitive, args: Any, params: Any) -> Any:
-    """The handler of a trace that has ended. No method of it: a trace that held one would wait for the collector."""
+def _raise_leak_error(prim: Primitive, args: Any, params: Any) -> Any:
+    """Handle primitives for an ended trace. Not a bound method: that would be a reference cycle with the trace."""
     leaked = next((a for a in args if isinstance(a, Tracer) and not a._trace.alive), None)
     raise leak_error(leaked, f"`{prim.name}`")
 
@@ -94,12 +95,13 @@ def leak_error(tracer: Any, use: str) -> errors.LeakedTracerError:
         names = sorted(map(repr, tracer.aval.over))
         kind = tracer.aval.long() + (f" with the named axis {' and '.join(names)}" if names else "")
     return errors.LeakedTracerError(
-        f"{use} was given a traced {kind} whose trace has ended: it was kept in a global, an attribute or a closure of "
-        "the transformed function. Return such values from the function instead; checking_leaks() says where it was made.")
+        f"{use} was given a traced {kind} whose trace has ended: it was stored in a global, an attribute or a closure "
+        "of the transformed function. Return such values from the function instead; checking_leaks() says where it was "
+        "made.")
 
 
 class _Evaluation(Trace):
-    """The end of every walk: run the op on concrete values. Ops are handed to what `slots.set_evaluator` was given."""
+    """The trace of level 0, which runs primitives on concrete values. `set_evaluator` sets its handler."""
 
     def custom(self, call: Any, args: Sequence[Any]) -> list[Any]:
         return call.run(*args)
@@ -122,8 +124,8 @@ class AxisFrame(NamedTuple):
 
     Attributes:
       name: its name, anything hashable but an integer or a boolean.
-      size: how many members it has.
-      trace: the trace that maps it; None under `pmap`, where its program is staged.
+      size: the number of members.
+      trace: the trace that maps it; None while the program of a `pmap` is staged.
 
     >>> with bound_axes(AxisFrame("i", 4)):
     ...     axis_frame("i").size
@@ -140,12 +142,11 @@ class _Now(threading.local):
     depth: int = 0
     axes: tuple[AxisFrame, ...] = ()
     scope: str = ""
-    # Whose line equations get, while rows and derived programs run; None while a user's own code does, where the line is
-    # looked up among the frames. See lines.py.
+    # The source line of equations bound by rules and derived programs; None while user code runs. See source_lines.py.
     source: Any = None
 
     def __reduce__(self) -> str:
-        return "now"  # functions that are pickled by value find the one of the process they come to
+        return "now"  # functions pickled by value refer to the state of the process that loads them
 
 
 now = _Now()
@@ -155,16 +156,16 @@ set_axis_sizes(lambda: [(frame.name, frame.size) for frame in now.axes])
 
 
 def bind(prim: Primitive, /, *args: Any, **params: Any) -> Any:
-    """Apply an op: to values, or, where an argument is traced, in the deepest transformation among them.
+    """Apply a primitive to concrete values, or pass it to the top-level trace among its operands.
 
     Args:
-      prim: the op.
+      prim: the primitive.
       *args: its operands: arrays, traced values, numbers.
-      **params: its params, all of them, in the form that the op's facts name.
+      **params: all of its params, in their normalized form.
     Returns:
-      The result; of an op with several a tuple.
+      The result; a tuple if the primitive has several results.
     Raises:
-      TypeError, ValueError: the op's own complaint about types or params, in words that name the op and the operand.
+      TypeError, ValueError: the types or params are invalid; the message names the primitive and the operand.
       UnboundAxisError: it names an axis that is not in scope.
       LeakedTracerError: an operand's trace has ended.
 
@@ -177,7 +178,7 @@ def bind(prim: Primitive, /, *args: Any, **params: Any) -> Any:
     for a in args:
         if isinstance(a, Tracer) and a._trace.level > trace.level:
             trace = a._trace
-    if prim.may_read_axes:  # a collective, or a call with collectives inside: the traces that map its axes count as arguments
+    if prim.may_read_axes:  # a collective, or a call that contains one: the traces that map its axes handle it too
         for name in axis_names_of(prim, params):
             mapper = axis_frame(name).trace
             if mapper is not None and mapper.level > trace.level:
@@ -187,7 +188,8 @@ def bind(prim: Primitive, /, *args: Any, **params: Any) -> Any:
     except (TypeError, ValueError, NotImplementedError) as error:
         if any(map(stands_for_array, args)):
             return bind(prim, *[a.__jax_array__() if stands_for_array(a) else a for a in args], **params)
-        # Operands that do not fit the op at all are told in its own words, whichever row stumbled over them.
+        # If the operands violate the primitive's own type rule, report that, not the failure of a transformation's
+        # rule.
         better = ill_formed(prim, map(typeof, args), params)
         if better is None or str(better) == str(error):
             in_its_call(error, prim)
@@ -197,7 +199,7 @@ def bind(prim: Primitive, /, *args: Any, **params: Any) -> Any:
 
 
 def _bind_by_name(prim: Primitive, /, *args: Any, **params: Any) -> Any:
-    """`Primitive.bind`: as `bind`, and an op that was told by `def_impl` how it runs does so where nothing is traced."""
+    """Implement `Primitive.bind`: as `bind`, but call an implementation set with `def_impl` if no operand is traced."""
     if prim.own_impl is not None and now.trace is EVALUATION and not any(isinstance(a, Tracer) for a in args):
         return prim.own_impl(*args, **params)
     return bind(prim, *args, **params)
@@ -207,7 +209,7 @@ bound_by(_bind_by_name)
 
 
 def axis_frame(name: Hashable) -> AxisFrame:
-    """The innermost axis of this name. UnboundAxisError when there is none."""
+    """Return the innermost axis of this name; UnboundAxisError if there is none."""
     for frame in reversed(now.axes):
         if frame.name == name:
             return frame
@@ -215,12 +217,12 @@ def axis_frame(name: Hashable) -> AxisFrame:
 
 
 def counts_once(name: Hashable) -> bool:
-    """Whether, in derivatives, a value that is the same on all members of this axis is one value.
+    """Return whether derivatives treat a value that is replicated over this axis as a single value.
 
     Args:
-      name: of an axis in scope.
+      name: name of an axis in scope.
     Returns:
-      What `config.replicated_counts_once` says of it.
+      True if the setting `config.replicated_counts_once` includes the axis.
 
     >>> with config.replicated_counts_once(frozenset("i")):
     ...     counts_once("i"), counts_once("j")
@@ -231,70 +233,71 @@ def counts_once(name: Hashable) -> bool:
 
 
 def refuse_axis_twice(call: str, name: Hashable) -> None:
-    """Refuse a map inside of another one of its name under `config.replicated_counts_once`.
+    """Check that no enclosing map has the same axis name, if `config.replicated_counts_once` is on.
 
-    There, types say over which axes a value differs, and they know axes by name.
+    With that setting, types record by name the axes over which a value varies, so nested axes need distinct names.
 
     Args:
       call: the map, for the message.
-      name: of its axis.
+      name: the name of its axis.
     Raises:
-      ValueError: an axis of this name is bound already, and the setting is on.
+      ValueError: an axis of this name is already bound, and the setting is on.
 
     >>> refuse_axis_twice("vmap of `f`", "i")
     """
     if now.axes and config.replicated_counts_once.value is True and any(f.name == name for f in now.axes):
-        raise ValueError(f"{call}: the axis name {name!r} is bound already by a map around; with config.replicated_counts_once "
-                         "types say by name over which axes a value differs, so the two cannot be told apart. Give the axes "
-                         "names of their own")
+        raise ValueError(f"{call}: the axis name {name!r} is already bound by an enclosing map; with "
+                         "config.replicated_counts_once, types record varying axes by name, so axis names must differ. "
+                         "Give the axes names of their own")
 
 
 on_staging: list[Callable[[bool], None]] = []
-on_begin: list[Callable[[Trace], None]] = []  # told of each trace before the function it transforms runs
-on_end: list[Callable[[Trace], None]] = []  # and after
-# Each gives a block in which a function of these operands is staged: traced values do not tell what arrays they stand for.
+on_begin: list[Callable[[Trace], None]] = []  # called with each trace before the function that it transforms runs
+on_end: list[Callable[[Trace], None]] = []  # called with each trace after that function has returned
+# Each returns a context manager for staging a function of these operands. It may read properties of concrete arrays,
+# such as their devices, which the tracers of the staged function do not have.
 on_operands: list[Callable[[Sequence[Any]], AbstractContextManager[object]]] = []
-_NOTHING = nullcontext()
+_NULL_CONTEXT = nullcontext()
 
 
 def staged_for(operands: Sequence[Any]) -> AbstractContextManager[object]:
-    """The block in which a function that is to run on these operands is staged: arrays may say what traced values do not.
+    """Return the context in which a function of these operands must be staged.
 
     Args:
       operands: arrays, traced values, numbers.
     Returns:
-      A context manager; it does nothing unless `slots.on_operands` has hooks.
+      A context manager; it does nothing unless `staging_context_hooks` has entries.
 
     >>> with staged_for([2.0]):
     ...     now.trace is EVALUATION
     True
     """
     if not on_operands:
-        return _NOTHING
-    blocks = ExitStack()
+        return _NULL_CONTEXT
+    stack = ExitStack()
     for hook in on_operands:
-        blocks.enter_context(hook(operands))
-    return blocks
+        stack.enter_context(hook(operands))
+    return stack
 
 
 def tell_staging() -> None:
-    """Tell the hooks whether this thread stages now (or has mapped axes in scope, which programs depend on as well)."""
+    """Call the `on_staging` hooks with True if this thread stages a program or has mapped axes in scope, else False."""
     state = now.trace is not EVALUATION or bool(now.axes)
     for hook in on_staging:
         hook(state)
 
 
-# An interrupt (Ctrl-C) may strike between any two lines. So state is changed inside of `try`, ways back may be taken twice,
-# and blocks are classes: a generator that was interrupted on its way out would put old state back whenever it is collected.
-# What strikes before the first line of `__exit__` is mended by the block around, and by the outermost public call
-# (`tracebacks.boundary`).
+# A KeyboardInterrupt (Ctrl-C) may be raised between any two bytecodes. Therefore state is changed inside `try`,
+# restoring it may run twice, and context managers are classes: an interrupted generator would restore old state at an
+# arbitrary later time, when it is collected. An interrupt before the first line of `__exit__` is repaired by the
+# enclosing context manager, and at the latest by the outermost public call (`api_boundary`).
 class bound_axes:
-    """A block with these mapped axes in scope.
+    """Bring mapped axes into scope inside the block.
 
     Args:
       *frames: the axes, outermost first.
     Raises:
-      TypeError: one is named by an integer, a boolean, or what is not hashable.
+      TypeError: an axis name is an integer, a boolean, or not hashable.
 
     >>> with bound_axes(AxisFrame("i", 4), AxisFrame("j", 2)):
     ...     [frame.name for frame in now.axes]
@@ -330,10 +333,10 @@ class bound_axes:
 
 
 class deeper:
-    """A block that is the body of a transformation: traces made inside get higher levels.
+    """Run the body of a transformation inside the block: traces made inside get higher levels.
 
     Args:
-      trace: the transformation; it ends with the block, and values it traced that are used afterwards have leaked.
+      trace: the transformation. It ends with the block; using its tracers afterwards is an error.
 
     >>> class Counting(Trace):
     ...     def process(self, prim, args, params):
@@ -357,8 +360,8 @@ class deeper:
             if trace.level > stack_depth.ENOUGH:
                 stack_depth.enter(trace.level, self)
             now.depth = trace.level
-            for tell in on_begin:
-                tell(trace)
+            for hook in on_begin:
+                hook(trace)
         except BaseException:
             self._leave()
             raise
@@ -379,14 +382,14 @@ class deeper:
 
 
 def settle() -> None:
-    """Put this thread back to where no transformation runs."""
+    """Reset this thread's state to the one without any transformation."""
     now.trace, now.depth, now.axes, now.source = EVALUATION, 0, (), None
     tell_staging()
 
 
 @contextmanager
 def scoped(name: str) -> Iterator[None]:
-    """Put `name` behind the names that equations staged in the block remember."""
+    """Append `name` to the name stack of equations staged in the block."""
     old = now.scope
     try:
         now.scope = f"{old}/{name}" if old else name

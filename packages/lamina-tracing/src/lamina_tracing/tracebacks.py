@@ -1,12 +1,12 @@
-"""Tracebacks without our own frames: what is left are the lines people wrote.
+"""Remove library frames from tracebacks, so that only the user's lines remain.
 
-A bare `raise` goes on with the exception's own traceback and adds no frame of the function it stands in, so a public
-entry point that sets the filtered traceback and raises on disappears from it too. Nothing is done where nothing fails.
-Small functions (those of `lax` and `numpy`) are called too often for an entry point of their own: where nothing catches
-their exceptions, `sys.excepthook` filters what is printed.
+A bare `raise` keeps the exception's traceback and adds no frame of its own function. So a public entry point that sets
+the filtered traceback and re-raises disappears from it too. Calls without errors cost nothing extra. Small functions
+(those of `lax` and `numpy`) are called too often for such a wrapper; if their exceptions are not caught,
+`sys.excepthook` filters the printed traceback.
 
-`config.traceback_filtering` (LAMINA_TRACEBACK_FILTERING=0) shows everything, or with "tracebackhide" marks our frames for
-tools that hide such frames; what the innermost entry point took out is still in the exception's `unfiltered_traceback`.
+`config.traceback_filtering` (LAMINA_TRACEBACK_FILTERING=0) shows all frames, or with "tracebackhide" marks library
+frames for tools that hide marked frames. The removed frames are in the exception's `unfiltered_traceback`.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from lamina_ir import config
 
-from . import leaks, origins  # noqa: F401  (origins: errors say where traced values come from)
+from . import leaks, origins  # noqa: F401  importing origins registers its hook, which describes tracers in errors
 from .lines import is_own_file
 from .call_errors import translated
 from .trace import settle
@@ -31,33 +31,33 @@ F = TypeVar("F", bound=Callable[..., Any])
 _HELPERS = frozenset((contextlib.__file__, functools.__file__))
 
 
-def _kept(tb: TracebackType | None) -> list[TracebackType]:
-    """The entries outside of our folders; helpers of the standard library go with the frame that called them."""
+def _user_entries(tb: TracebackType | None) -> list[TracebackType]:
+    """Return the traceback entries outside the library. Frames of contextlib and functools belong to their caller."""
     found = []
-    inside = False
+    in_library = False
     while tb is not None:
         file = tb.tb_frame.f_code.co_filename
         if file not in _HELPERS:
-            inside = is_own_file(file)
-        if not inside:
+            in_library = is_own_file(file)
+        if not in_library:
             found.append(tb)
         tb = tb.tb_next
     return found
 
 
-def _mark(full: TracebackType | None, kept: list[TracebackType]) -> None:
-    """Give the entries that are not kept the local variable by which pytest and IPython know frames to hide."""
+def _mark_hidden(full: TracebackType | None, shown: list[TracebackType]) -> None:
+    """Set `__tracebackhide__` in the frames that are not shown; pytest and IPython hide such frames."""
     while full is not None:
-        if full not in kept:
+        if full not in shown:
             full.tb_frame.f_locals["__tracebackhide__"] = True
         full = full.tb_next
 
 
 def filter_traceback(error: BaseException) -> None:
-    """Take our frames out of a traceback, and of those of the exceptions behind it, if the setting says so.
+    """Remove library frames from the traceback of an exception and of its causes, according to the setting.
 
     Args:
-      error: an exception that was raised. What it had is in its `unfiltered_traceback` then.
+      error: an exception that was raised. Its original traceback is stored in `unfiltered_traceback`.
 
     >>> from lamina_tracing import lax
     >>> try:
@@ -74,17 +74,17 @@ def filter_traceback(error: BaseException) -> None:
     at: BaseException | None = error
     while at is not None and seen < 8:
         full = at.__traceback__
-        kept = _kept(full)
+        shown = _user_entries(full)
         if mode == "tracebackhide":
-            _mark(full, kept)
+            _mark_hidden(full, shown)
             return
         tb = None
-        for entry in reversed(kept):
+        for entry in reversed(shown):
             tb = TracebackType(tb, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
         if not hasattr(at, "unfiltered_traceback"):
             try:
                 at.unfiltered_traceback = full  # type: ignore[attr-defined]
-            except AttributeError:  # a class with slots
+            except AttributeError:  # the exception class has __slots__
                 pass
         at.__traceback__ = tb
         at = at.__cause__ or (None if at.__suppress_context__ else at.__context__)
@@ -92,7 +92,7 @@ def filter_traceback(error: BaseException) -> None:
 
 
 def _install_hooks() -> None:
-    """Filter what is printed of exceptions that nothing catches."""
+    """Install exception hooks that filter the printed traceback of uncaught exceptions."""
     before, before_thread = sys.excepthook, threading.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> None:
@@ -116,7 +116,7 @@ _install_hooks()
 
 
 def _interrupted() -> None:
-    """An interrupt or exit leaves a public call: after the outermost one nothing is being transformed in this thread."""
+    """Reset this thread's trace state if an interrupt or exit leaves the outermost public call."""
     leaks.forget()
     frame = sys._getframe(2)
     while frame is not None:
@@ -127,7 +127,7 @@ def _interrupted() -> None:
 
 
 def boundary(fun: F) -> F:
-    """Decorator of a public entry point: exceptions leave it with a filtered traceback.
+    """Decorate a public entry point: exceptions leave it with a filtered traceback.
 
     Args:
       fun: the entry point.
@@ -144,27 +144,28 @@ def boundary(fun: F) -> F:
     ...     print([frame.name for frame in traceback.extract_tb(e.__traceback__)])
     ['<module>', 'entry']
     """
-    filtered, ended, refuse, forget, in_our_words, interrupted = (filter_traceback, leaks.ended, leaks.refuse_leaks,
-                                                                  leaks.forget, translated, _interrupted)
+    # Closure cells, because `guarded` gets the globals of `fun` below.
+    filter_frames, ended, check, forget, translate, on_interrupt = (filter_traceback, leaks.ended, leaks.refuse_leaks,
+                                                                    leaks.forget, translated, _interrupted)
 
-    def guarded(*args: Any, **kwargs: Any) -> Any:
+    def guarded(*args: Any, **kwargs: Any) -> Any:  # `find_called_name` skips functions of this name
         try:
             out = fun(*args, **kwargs)
             if ended:  # only with checking_leaks
-                refuse()
+                check()
             return out
         except Exception as e:
-            ours = in_our_words(e)
-            filtered(ours)
+            translated_error = translate(e)
+            filter_frames(translated_error)
             forget()
-            if ours is not e:
-                raise ours from None
+            if translated_error is not e:
+                raise translated_error from None
             raise
-        except BaseException:  # an interrupt may have struck where no block was there yet to restore, or no longer
-            interrupted()
+        except BaseException:  # an interrupt may be raised just before a `try` block is entered, or after it is left
+            on_interrupt()
             raise
 
-    # With the globals of `fun` it counts as a function of that module, for doctest say.
+    # With the globals of `fun` the wrapper counts as a function of that module, as doctest requires.
     globals_ = getattr(fun, "__globals__", guarded.__globals__)
     made = FunctionType(guarded.__code__, globals_, closure=guarded.__closure__)
     return functools.update_wrapper(made, fun)  # type: ignore[return-value]

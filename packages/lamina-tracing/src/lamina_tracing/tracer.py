@@ -1,8 +1,8 @@
-"""`Tracer`: a value that stands for an array while a function is transformed, and the types of values.
+"""`Tracer`: a value that represents an array while a function is transformed; and `typeof`, the types of values.
 
-A tracer belongs to one running transformation, its trace (see trace.py), which handles the ops it takes part in. It behaves
-as an array does, by the methods that operators.py and methods.py give it; what needs its numbers is refused here, in words
-that say where it comes from.
+A tracer belongs to one running transformation, its trace (see trace.py), which handles the primitives applied to it. It
+has the methods of an array, installed by the operators hook. Operations that need concrete numbers raise errors here,
+which describe where the tracer comes from.
 """
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from .blame import no_array
 
 __all__ = ["Tracer", "known_value", "numpy_names", "on_error", "stands_for_array", "typeof", "value_behind"]
 
-on_error: list[Callable[[Tracer], str]] = []  # says where a traced value comes from, see origins.py
+on_error: list[Callable[[Tracer], str]] = []  # each describes where a tracer comes from; see tracer_provenance.py
 
 
 def stands_for_array(x: Any) -> bool:
-    """Whether an object of another library gives an array when asked for it.
+    """Return whether an object of another library can be converted to an array with `__jax_array__`.
 
-    Asked once all else has failed, so that arrays, numbers and tracers pay nothing for it.
+    Callers check this last, so that arrays, numbers and tracers do not pay for it.
 
     Args:
       x: the object.
     Returns:
-      A truth value.
+      A bool.
 
     >>> class Table:
     ...     def __jax_array__(self):
@@ -41,14 +41,14 @@ def stands_for_array(x: Any) -> bool:
 
 
 def typeof(x: Any) -> ShapedArray:
-    """The type of a traced value, array or number.
+    """Return the type of a traced value, array or number.
 
     Args:
       x: the value.
     Returns:
-      Its shape, dtype and weakness. Python's numbers are weak: beside an array they take its dtype.
+      Its shape, dtype and weak type. Python numbers are weakly typed: combined with an array they take its dtype.
     Raises:
-      TypeError: it is nothing of the kind.
+      TypeError: it is not a traced value, array or number.
 
     >>> typeof(3)
     ShapedArray(int32[], weak_type=True)
@@ -64,15 +64,15 @@ def typeof(x: Any) -> ShapedArray:
 
 
 def known_value(x: Any) -> Any:
-    """The concrete value that `x` is, or that a traced `x` stands beside.
+    """Return `x` if it is concrete, or the concrete primal value of a traced `x`.
 
-    Differentiation without `jit` walks through the function with its values: they are known there, tangents are not part of
-    them, and what is computed from them is a constant to the derivative. A value that is staged or mapped has no number.
+    Differentiation without `jit` runs the function on its primal values, so these are known. Results computed from them
+    are constants to the derivative. A staged or mapped value has no concrete value.
 
     Args:
       x: a tracer, array or number.
     Returns:
-      An array or number; None where nothing is known of its numbers.
+      An array or number; None if the value is unknown.
 
     >>> from lamina_tracing.extend import EVALUATION
     >>> known_value(2.0), known_value(Tracer(EVALUATION, aval_of(1.0)))
@@ -82,12 +82,12 @@ def known_value(x: Any) -> Any:
 
 
 def value_behind(x: Any) -> Any:
-    """The array with which a traced `x` walks: that beside its tangent, or the whole batch of which it is one example.
+    """Return the array that a traced `x` was made from: its primal value, or the batch if `x` is one example of it.
 
     Args:
       x: a tracer, array or number.
     Returns:
-      An array or number; None where `x` is staged, and nothing is behind it.
+      An array or number; None if `x` is staged.
 
     >>> from lamina_tracing.extend import EVALUATION
     >>> value_behind(2.0), value_behind(Tracer(EVALUATION, aval_of(1.0)))
@@ -98,19 +98,20 @@ def value_behind(x: Any) -> Any:
     return x
 
 
-# The package of that name, with a row for each function of NumPy's: few programs ask, and it loads as long as all of `lax`.
+# Imports `numpy_dispatch` on first use: few programs call NumPy functions on tracers, and importing it takes as long as
+# `lax`.
 numpy_names: Callable[[], Any] = lru_cache(maxsize=1)(partial(import_module, "lamina_tracing.numpy_names"))
 
 
 def _origin(x: Tracer) -> str:
-    return "".join([say(x) for say in on_error])
+    return "".join([describe(x) for describe in on_error])
 
 
 class Tracer:
-    """A value that stands for an array while a function is transformed. Behaves like an array; has no numbers.
+    """Value that represents an array while a function is transformed: an array's methods, but no concrete numbers.
 
     Args:
-      trace: the transformation that handles ops on it, a `Trace`.
+      trace: the transformation that handles primitives applied to it, a `Trace`.
       aval: the type of the array.
 
     >>> from lamina_tracing.extend import EVALUATION
@@ -130,11 +131,11 @@ class Tracer:
         self.aval = aval
 
     def _number(self) -> Any:
-        """The concrete value beside which this one carries something more (a tangent); None where there is none."""
+        """Return the concrete value that the tracer pairs with more data, such as a tangent; None if it has none."""
         return None
 
     def _behind(self) -> Any:
-        """What this one is made of: a value further out, traced or not; None where there is none."""
+        """Return the value of an outer level that this tracer wraps, traced or concrete; None if it wraps none."""
         return None
 
     def __hash__(self) -> int:
@@ -166,9 +167,10 @@ class Tracer:
         number = self._number()
         if number is not None:
             return value in number
-        raise errors.TracerBoolError(self._known("a Python truth value for `in`", "lamina.numpy.any(x == value)"))
+        raise errors.TracerBoolError(self._need_value("a Python truth value for `in`", "lamina.numpy.any(x == value)"))
 
-    def _known(self, use: str, remedy: str) -> str:
+    def _need_value(self, use: str, remedy: str) -> str:
+        """Return the error text for an operation that needs the concrete value."""
         where = _origin(self) or f" It belongs to a {type(self._trace).__name__}."
         if self._number() is not None:
             return (f"{use} of a {self.aval.long()} that is being differentiated would lose its derivative.{where} Use "
@@ -184,28 +186,28 @@ class Tracer:
         number = self._number()
         if number is not None:
             return bool(number)
-        raise errors.TracerBoolError(self._known("a Python truth value (`if`, `while`, `and`, `not`)",
-                                                 "lamina.numpy.where or lax.select"))
+        raise errors.TracerBoolError(self._need_value("a Python truth value (`if`, `while`, `and`, `not`)",
+                                                      "lamina.numpy.where or lax.select"))
 
     def __int__(self) -> int:
         number = self._number()
         if number is not None:
             return int(number)
-        raise errors.TracerIntegerError(self._known("a Python int", "x.astype(int)"))
+        raise errors.TracerIntegerError(self._need_value("a Python int", "x.astype(int)"))
 
     def __float__(self) -> float:
-        raise errors.ConcretizationError(self._known("a Python float", "x.astype(float)"))
+        raise errors.ConcretizationError(self._need_value("a Python float", "x.astype(float)"))
 
     def __complex__(self) -> complex:
-        raise errors.ConcretizationError(self._known("a Python complex", "x.astype(complex)"))
+        raise errors.ConcretizationError(self._need_value("a Python complex", "x.astype(complex)"))
 
     def __index__(self) -> int:
-        raise errors.TracerIntegerError(self._known(
+        raise errors.TracerIntegerError(self._need_value(
             "a Python integer (a length, a shape, an axis, `range`, a place in a list)",
             "x[i] on an array or lax.dynamic_index_in_dim to pick by it, lax.fori_loop to count to it"))
 
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
-        raise errors.TracerArrayError(self._known(
+        raise errors.TracerArrayError(self._need_value(
             "a NumPy array", "the lamina.numpy function of the same name, numpy.stack(...) to make one array of several"))
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -215,17 +217,17 @@ class Tracer:
         return numpy_names().array_function(func, types, args, kwargs)
 
     def _from(self) -> str:
-        """Where it comes from, for errors."""
+        """Describe where this tracer comes from, for errors."""
         return _origin(self)
 
     def item(self, *args: Any) -> Any:
         number = self._number()
         if number is not None:
             return number.item(*args) if hasattr(number, "item") else np.asarray(number).item(*args)
-        raise errors.ConcretizationError(self._known("a Python number (item)", "the array itself"))
+        raise errors.ConcretizationError(self._need_value("a Python number (item)", "the array itself"))
 
     def tolist(self) -> Any:
-        raise errors.ConcretizationError(self._known("a Python list (tolist)", "the array itself"))
+        raise errors.ConcretizationError(self._need_value("a Python list (tolist)", "the array itself"))
 
     def block_until_ready(self) -> Any:
         return self

@@ -1,8 +1,7 @@
-"""Functions with transformations around them, each a generator: it yields changed arguments, and then, sent the result, a
-changed result. `lamina.extend.linear_util` shows them.
+"""Functions wrapped in transformations that are generators. `lamina.extend.linear_util` re-exports this module.
 
-The first transformation that was put around a function is the innermost: it is the last to see the arguments, and the first to
-see the result.
+A transformation yields the changed arguments, receives the result, and yields the changed result. The first
+transformation applied to a function is the innermost: it sees the arguments last and the result first.
 """
 from __future__ import annotations
 
@@ -18,40 +17,41 @@ from .trace import now
 __all__ = ["StoreException", "WrappedFun", "cache", "merge_linear_aux", "transformation", "transformation_with_aux",
            "wrap_init"]
 
-_MOST = 512  # calls that one cache remembers
+_MAX_RESULTS = 512  # cached results per function; a full table is cleared
 
 
 class StoreException(Exception):
-    """A place for a value is empty when it is read, or taken when it is written."""
+    """Raised if a store is read before it is written, or written twice."""
 
 
 class _Store:
-    """A place for what a transformation says besides the result."""
+    """Single-assignment cell for the auxiliary output of a transformation."""
 
     def __init__(self) -> None:
-        self.held: list[Any] = []
+        self.value: list[Any] = []  # empty, or one item
 
     def put(self, value: Any) -> None:
-        if self.held:
-            raise StoreException("the function ran already, and its transformation has said what it says once; wrap it anew")
-        self.held.append(value)
+        if self.value:
+            raise StoreException("the function ran already, and its auxiliary output can be stored only once; wrap it "
+                                 "anew")
+        self.value.append(value)
 
     def get(self) -> Any:
-        if not self.held:
-            raise StoreException("the function has not run yet, so its transformation has said nothing")
-        return self.held[0]
+        if not self.value:
+            raise StoreException("the function has not run yet, so there is no auxiliary output")
+        return self.value[0]
 
 
 class WrappedFun:
-    """A function and the transformations around it. Equal to another one of the same function, transformations and params.
+    """A function and its transformations. Equal to another one of the same function, transformations and params.
 
     Args:
       f: the function.
       transforms: (generator function, its first arguments) of each transformation, the innermost last.
-      stores: of each transformation the place for what it says besides, or None.
-      params: keyword arguments that `f` is given too.
-      in_type: types of the arguments, if somebody said them.
-      debug_info: words about the function, if somebody said them.
+      stores: for each transformation, the store of its auxiliary output, or None.
+      params: keyword arguments passed to `f` in each call.
+      in_type: types of the arguments, if given.
+      debug_info: text about the function, if given.
     """
 
     __slots__ = ("f", "transforms", "stores", "params", "in_type", "debug_info", "__weakref__")
@@ -64,11 +64,11 @@ class WrappedFun:
     __name__ = property(lambda self: getattr(self.f, "__name__", "<unnamed function>"))
 
     def wrap(self, gen: Callable[..., Any], gen_static_args: tuple[Any, ...], out_store: Any) -> WrappedFun:
-        """The function with one more transformation around all others."""
+        """Return the function with one more, outermost transformation."""
         return WrappedFun(self.f, ((gen, tuple(gen_static_args)), *self.transforms), (out_store, *self.stores), self.params)
 
     def populate_stores(self, stores: tuple[Any, ...]) -> None:
-        """Put what other places hold into those of this one."""
+        """Copy the values of other stores into the stores of this function."""
         for mine, other in zip(self.stores, stores, strict=True):
             if mine is not None:
                 mine.put(other.get())
@@ -77,7 +77,7 @@ class WrappedFun:
         """Run the function with its transformations.
 
         Raises:
-          StoreException: a transformation that says something besides has said it in an earlier call.
+          StoreException: a transformation with auxiliary output has stored it in an earlier call.
         """
         running = []
         for (gen, first), store in zip(self.transforms, self.stores):
@@ -108,11 +108,11 @@ class WrappedFun:
 
 
 def wrap_init(f: Callable[..., Any], params: dict[str, Any] | None = None) -> WrappedFun:
-    """A function without transformations, to put some around.
+    """Return `f` as a `WrappedFun` without transformations.
 
     Args:
       f: the function.
-      params: keyword arguments that it is given in each call.
+      params: keyword arguments that are passed to it in each call.
 
     >>> wrap_init(lambda x, y: x + y, {"y": 5}).call_wrapped(1)
     6
@@ -123,12 +123,12 @@ def wrap_init(f: Callable[..., Any], params: dict[str, Any] | None = None) -> Wr
 
 
 def transformation(gen: Callable[..., Any]) -> Callable[..., WrappedFun]:
-    """Make a generator function into one that puts it around functions.
+    """Decorate a generator function as a transformation of functions.
 
     Args:
-      gen: `gen(*static_args, *args, **kwargs)` yields `(args, kwargs)` and then, sent the result, what is to come out.
+      gen: `gen(*static_args, *args, **kwargs)` yields `(args, kwargs)`, receives the result, and yields the new result.
     Returns:
-      `put_around(fun, *static_args)`, which gives a `WrappedFun`.
+      `transform(fun, *static_args)`, which returns a `WrappedFun`.
 
     >>> @transformation
     ... def scaled(k, *args, **kwargs):
@@ -138,61 +138,61 @@ def transformation(gen: Callable[..., Any]) -> Callable[..., WrappedFun]:
     21
     """
     @functools.wraps(gen)
-    def put_around(fun: WrappedFun, *static_args: Any) -> WrappedFun:
+    def transform(fun: WrappedFun, *static_args: Any) -> WrappedFun:
         return fun.wrap(gen, static_args, None)
-    return put_around
+    return transform
 
 
 def transformation_with_aux(gen: Callable[..., Any]) -> Callable[..., tuple[WrappedFun, Callable[[], Any]]]:
-    """`transformation` of a generator that yields, in the end, a pair: what is to come out, and something besides.
+    """Decorate a generator function as a transformation with auxiliary output.
 
     Args:
-      gen: as of `transformation`, but for the pair.
+      gen: as for `transformation`, but it finally yields a pair (new result, auxiliary output).
     Returns:
-      `put_around(fun, *static_args)`, which gives a `WrappedFun` and a function that gives what was said besides.
+      `transform(fun, *static_args)`, which returns a `WrappedFun` and a function that returns the auxiliary output.
     """
     @functools.wraps(gen)
-    def put_around(fun: WrappedFun, *static_args: Any) -> tuple[WrappedFun, Callable[[], Any]]:
+    def transform(fun: WrappedFun, *static_args: Any) -> tuple[WrappedFun, Callable[[], Any]]:
         store = _Store()
         return fun.wrap(gen, static_args, store), store.get
-    return put_around
+    return transform
 
 
 def merge_linear_aux(aux1: Callable[[], Any], aux2: Callable[[], Any]) -> tuple[bool, Any]:
-    """What was said besides by one of two functions of which one has run.
+    """Return the auxiliary output of that one of two functions which has run.
 
     Args:
       aux1, aux2: second results of `transformation_with_aux`.
     Returns:
-      (whether it was the first, what it said).
+      (whether it was the first, its auxiliary output).
     Raises:
       StoreException: neither has run, or both have.
     """
-    said = []
+    outputs = []
     for first, aux in ((True, aux1), (False, aux2)):
         try:
-            said.append((first, aux()))
+            outputs.append((first, aux()))
         except StoreException:
             continue
-    if len(said) != 1:
+    if len(outputs) != 1:
         raise StoreException("merge_linear_aux: expected one of the functions to have run; "
-                             f"{'both' if said else 'neither'} did")
-    return said[0]
+                             f"{'both' if outputs else 'neither'} did")
+    return outputs[0]
 
 
 def cache(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Remember what `call(wrapped, *args)` gives, as long as the wrapped function lives and settings are as they are.
+    """Cache the results of `call(wrapped, *args)` per wrapped function and settings, as long as the function lives.
 
     Args:
       call: takes a `WrappedFun` and hashable arguments.
     Returns:
-      A function of the same arguments. What transformations say besides is remembered too.
+      A function of the same arguments. Auxiliary outputs of transformations are cached too.
     """
-    known: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+    tables: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
     @functools.wraps(call)
-    def remembered(fun: WrappedFun, *args: Any) -> Any:
-        results = known.setdefault(fun.f, {})
+    def cached(fun: WrappedFun, *args: Any) -> Any:
+        results = tables.setdefault(fun.f, {})
         key = (fun.transforms, fun.params, fun.in_type, args, config.cache_key(), tuple([(f.name, f.size) for f in now.axes]))
         found = results.get(key)
         if found is not None:
@@ -200,9 +200,9 @@ def cache(call: Callable[..., Any]) -> Callable[..., Any]:
             fun.populate_stores(stores)
             return answer
         answer = call(fun, *args)
-        if len(results) >= _MOST:
+        if len(results) >= _MAX_RESULTS:
             results.clear()
         results[key] = answer, fun.stores
         return answer
 
-    return remembered
+    return cached

@@ -1,4 +1,7 @@
-"""Small matrix algebra on stacks of matrices (the last two axes), linear in its first operand, for the rules beside it."""
+"""Matrix algebra on batches of matrices (the last two axes), for the factorization rules.
+
+All functions are linear in their first operand, so they can be applied to tangents.
+"""
 from __future__ import annotations
 
 import numpy as np
@@ -24,13 +27,14 @@ def adjoint(x):
 
 
 def matmul(a, b):
+    """a b, in the highest precision."""
     n = len(typeof(a).shape)
     batch = tuple(range(n - 2))
     return lax.dot_general(a, b, (((n - 1,), (n - 2,)), (batch, batch)), precision=lax.Precision.HIGHEST)
 
 
-def _below(shape, offset):
-    """Where column <= row + offset."""
+def _lower_mask(shape, offset):
+    """Return the mask of column <= row + offset."""
     m, n = shape[-2:]
     row = lax.broadcasted_iota(np.int32, (m, n), 0)
     mask = lax.le(lax.broadcasted_iota(np.int32, (m, n), 1), lax.add(row, np.int32(offset)))
@@ -38,33 +42,35 @@ def _below(shape, offset):
 
 
 def tril(x, offset=0):
+    """The entries with column <= row + offset; zero elsewhere."""
     t = typeof(x)
-    return lax.select(_below(t.shape, offset), x, scalar(0, t.dtype))
+    return lax.select(_lower_mask(t.shape, offset), x, scalar(0, t.dtype))
 
 
 def triu(x, offset=0):
+    """The entries with column >= row + offset; zero elsewhere."""
     t = typeof(x)
-    return lax.select(_below(t.shape, offset - 1), scalar(0, t.dtype), x)
+    return lax.select(_lower_mask(t.shape, offset - 1), scalar(0, t.dtype), x)
 
 
-def _on(shape):
+def _diagonal_mask(shape):
     m, n = shape[-2:]
     mask = lax.eq(lax.broadcasted_iota(np.int32, (m, n), 0), lax.broadcasted_iota(np.int32, (m, n), 1))
     return lax.broadcast_in_dim(mask, shape, (len(shape) - 2, len(shape) - 1))
 
 
 def eye(shape, dtype):
-    return lax.convert_element_type(_on(shape), dtype)
+    return lax.convert_element_type(_diagonal_mask(shape), dtype)
 
 
 def diagonal(x):
-    """The diagonal of square matrices as vectors."""
+    """The diagonals of square matrices, as vectors."""
     t = typeof(x)
-    return lax.reduce_sum(lax.select(_on(t.shape), x, scalar(0, t.dtype)), (len(t.shape) - 1,))
+    return lax.reduce_sum(lax.select(_diagonal_mask(t.shape), x, scalar(0, t.dtype)), (len(t.shape) - 1,))
 
 
 def vector_to(v, shape, axis):
-    """Vectors `[..., n]` along the rows (axis -1) or columns (axis -2) of matrices."""
+    """Broadcast vectors `[..., n]` to matrices: constant along columns (axis=-1), or along rows (axis=-2)."""
     n = len(shape)
     return lax.broadcast_in_dim(v, shape, (*range(n - 2), n + axis))
 
@@ -73,7 +79,7 @@ def on_diagonal(v):
     """diag(v)."""
     t = typeof(v)
     shape = (*t.shape, t.shape[-1])
-    return lax.select(_on(shape), vector_to(v, shape, -2), scalar(0, t.dtype))
+    return lax.select(_diagonal_mask(shape), vector_to(v, shape, -2), scalar(0, t.dtype))
 
 
 def real_part(x):
@@ -88,25 +94,27 @@ def imaginary(x):
 
 
 def hermitian_of(t, lower):
-    """The Hermitian matrix that one triangle of t describes."""
+    """The Hermitian matrix given by one triangle of t; the imaginary part of the diagonal is ignored."""
     half = tril(t, -1) if lower else triu(t, 1)
     return lax.add(lax.add(half, adjoint(half)), on_diagonal(real_part(diagonal(t))))
 
 
 def gaps(w):
-    """F with F[i, j] = 1 / (w[j] - w[i]), zero on the diagonal."""
+    """F with F[i, j] = 1 / (w[j] - w[i]) off the diagonal, and 0 on it; infinite for equal entries of w."""
     t = typeof(w)
     shape = (*t.shape, t.shape[-1])
-    one = eye(shape, t.dtype)
-    apart = lax.sub(vector_to(w, shape, -1), vector_to(w, shape, -2))
-    return lax.sub(lax.div(scalar(1, t.dtype), lax.add(apart, one)), one)
+    one = eye(shape, t.dtype)  # added on the diagonal, so that 1 / (0 + 1) - 1 = 0 there
+    difference = lax.sub(vector_to(w, shape, -1), vector_to(w, shape, -2))
+    return lax.sub(lax.div(scalar(1, t.dtype), lax.add(difference, one)), one)
 
 
 def rows(x, start, stop):
+    """x[..., start:stop, :]."""
     return lax.slice_in_dim(x, start, stop, axis=len(typeof(x).shape) - 2)
 
 
 def columns(x, start, stop):
+    """x[..., :, start:stop]."""
     return lax.slice_in_dim(x, start, stop, axis=len(typeof(x).shape) - 1)
 
 
@@ -125,7 +133,7 @@ def permute_rows(x, order):
 
 
 def solve(factors, order, b):
-    """a^-1 b from the packed factors and row order of `lu`."""
+    """a^-1 b from the packed factors and row permutation of `lu`."""
     flags = {"left_side": True, "transpose_a": False, "conjugate_a": False}
     y = bind(prims.triangular_solve_p, factors, permute_rows(b, order), lower=True, unit_diagonal=True,
              **flags)

@@ -1,2 +1,2 @@
-"""Calls: the derivative of a call is a call of the derivative, as its flow says (see flows.py)."""
+"""Calls need no JVP rule here: `engine.higher_order` derives it from the region signature."""
 __all__: list[str] = []

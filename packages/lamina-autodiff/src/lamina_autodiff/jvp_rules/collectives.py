@@ -1,4 +1,8 @@
-"""Collectives: a mapped function takes all members' inputs to all members' outputs, and its derivative is that function's."""
+"""JVP rules of collectives.
+
+A collective is a function from the operands of all members to the results of all members; its derivative is that of
+this function. Linear collectives need no rule here.
+"""
 from __future__ import annotations
 
 from lamina_ir import dtypes, prims
@@ -12,14 +16,15 @@ __all__: list[str] = []
 
 
 def psum_jvp(primals, tangents, **params):
+    # Linear in each operand; operands without a tangent are left out of the second sum.
     outs = bind(prims.psum_p, *primals, **params)
     active = [t for t in tangents if t is not None]
     sums = iter(bind(prims.psum_p, *active, **params) if active else ())
     return outs, [None if t is None else next(sums) for t in tangents]
 
 
-def _extremum_jvp(prim):
-    """dm = sum of dx over the members that hold m / how many do."""
+def _make_minmax_jvp(prim):
+    """For m = max or min of x over the members: dm = (sum of dx over the members with x = m) / (their number)."""
     def rule(primals, tangents, *, axes, axis_index_groups):
         params = dict(axes=axes, axis_index_groups=axis_index_groups)
         positions = split_axes(prim.name, axes)[1]
@@ -30,48 +35,59 @@ def _extremum_jvp(prim):
                 douts.append(None)
                 continue
             shape, dtype = typeof(x).shape, typeof(x).dtype
-            kept = tuple([a for a in range(len(shape)) if a not in positions])
+            remaining = tuple([a for a in range(len(shape)) if a not in positions])
             if positions:
-                ans = lax.broadcast_in_dim(ans, shape, kept)
-            held, near = lax.eq(x, ans), _nearness(x, ans)
+                ans = lax.broadcast_in_dim(ans, shape, remaining)
+            # Weight 1 for elements equal to m. If no element equals m (see `_nearness`), weight by nearness to m. Both
+            # counts come from one psum: an equal element counts as `unit`, others as their nearness, which is rounded
+            # away next to a `unit`.
+            equal, near = lax.eq(x, ans), _nearness(x, ans)
             if dtype.itemsize < 4:
                 near = lax.convert_element_type(near, "float32")
-            many = _many(typeof(near).dtype)
-            near = lax.select(held, _like(near, many), near)
+            unit = _equal_count_unit(typeof(near).dtype)
+            near = lax.select(equal, _like(near, unit), near)
             total, = bind(prims.psum_p, near, **params)
-            lost = lax.lt(total, _like(total, many))
-            divisor = lax.select(lost, total, lax.mul(total, _like(total, 1 / many)))
-            lost = lax.broadcast_in_dim(lost, shape, kept) if positions else lost
-            weight = lax.select(lost, lax.convert_element_type(near, dtype), lax.convert_element_type(held, dtype))
-            share, = bind(prims.psum_p, lax.mul(t, weight), **params)  # apart: this one alone is linear
+            none_equal = lax.lt(total, _like(total, unit))
+            divisor = lax.select(none_equal, total, lax.mul(total, _like(total, 1 / unit)))
+            none_equal = lax.broadcast_in_dim(none_equal, shape, remaining) if positions else none_equal
+            weight = lax.select(none_equal, lax.convert_element_type(near, dtype), lax.convert_element_type(equal, dtype))
+            # A psum of its own, not merged with the count: only this one is linear in the tangent.
+            share, = bind(prims.psum_p, lax.mul(t, weight), **params)
             douts.append(lax.div(share, lax.convert_element_type(divisor, dtype)))
         return outs, douts
     return rule
 
 
 def _like(x, value):
+    """Return an array like `x` filled with `value`."""
     return lax.broadcast_in_dim(scalar(value, typeof(x).dtype), typeof(x).shape, ())
 
 
-def _many(dtype):
-    """What stands for one member that holds the extreme, where these are counted in one sum with the others' nearness: so much
-    more than all of that together that it is rounded away. The sum of as many as a float can count is finite."""
+def _equal_count_unit(dtype):
+    """Return the summand for an element equal to the max/min, in one sum with the nearness of other elements.
+
+    It is so large that the sum of all nearness values is rounded away, and so small that the sum stays finite for as
+    many members as a float can count.
+    """
     return 2.0 ** (int(dtypes.finfo(dtype).maxexp) * 3 // 4)
 
 
 def _nearness(x, ans):
-    """A constant from 0 to 1, the more the nearer; 0 beside an infinite extreme. It counts where no member holds the extreme:
-    compilers compute a value again where that is cheap, rounded otherwise (a product and a sum in one instruction), and then
-    nobody equals it."""
+    """Return the nearness of x to ans, from 0 (far) to 1 (equal), as a constant; 0 if ans is infinite.
+
+    It is used if no element equals the max/min. That happens because a compiler may recompute x with another rounding,
+    for example with a fused multiply-add, so that the recomputed x differs from the one that was reduced.
+    """
     x, ans = lax.stop_gradient(x), lax.stop_gradient(ans)
     info = dtypes.finfo(typeof(x).dtype)
     unit = lax.add(lax.mul(lax.abs(ans), _like(ans, info.eps)), _like(ans, info.tiny))
-    unit = lax.min(unit, _like(unit, 1 / float(info.tiny)))  # finite; and so that XLA may multiply by its inverse
+    # Finite, and with a normal reciprocal, because XLA may multiply by the reciprocal instead of dividing.
+    unit = lax.min(unit, _like(unit, 1 / float(info.tiny)))
     return lax.integer_pow(lax.add(lax.div(lax.abs(lax.sub(x, ans)), unit), _like(x, 1)), -4)
 
 
 jvp_rules.define(prims.psum_p, psum_jvp)
-jvp_rules.define(prims.pmax_p, _extremum_jvp(prims.pmax_p))
-jvp_rules.define(prims.pmin_p, _extremum_jvp(prims.pmin_p))
+jvp_rules.define(prims.pmax_p, _make_minmax_jvp(prims.pmax_p))
+jvp_rules.define(prims.pmin_p, _make_minmax_jvp(prims.pmin_p))
 zero_jvp(prims.axis_index_p)
-jvp_rules.hole(prims.xla_pmap_p, "its row comes with lamina_parallel; import that too")
+jvp_rules.hole(prims.xla_pmap_p, "its rule is defined by lamina_parallel; import that too")

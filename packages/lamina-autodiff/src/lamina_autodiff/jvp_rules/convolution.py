@@ -1,2 +1,2 @@
-"""`conv_general_dilated` is bilinear: its facts say so, and it needs no row."""
+"""`conv_general_dilated` needs no JVP rule here: it is declared bilinear, so the product rule applies."""
 __all__: list[str] = []

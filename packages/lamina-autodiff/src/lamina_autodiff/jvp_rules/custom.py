@@ -1,4 +1,7 @@
-"""Calls with rules: custom derivatives run the rule's program, checkpointed calls split into now and again."""
+"""JVP rules of calls with custom rules and of checkpointed calls.
+
+Custom derivatives run the program of the user's rule. Checkpointed calls are split into the call and its recomputation.
+"""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -24,31 +27,31 @@ def _inexact(aval: Any) -> bool:
     return dtypes.is_inexact(aval.dtype)
 
 
-def _no_derivative_of_consts(prim: Any, name: str, tangents: Sequence[Any], num_consts: int) -> None:
+def _check_constant_consts(prim: Any, name: str, tangents: Sequence[Any], num_consts: int) -> None:
     if any(t is not None for t in tangents[:num_consts]):
         raise TypeError(f"{prim.name.removesuffix('_call')} of `{name}`: it closes over a value that is being differentiated, "
                         f"so its rule cannot give the derivative. Pass the value to `{name}` as an argument "
                         "(lamina.closure_convert finds such values), or wrap it in lax.stop_gradient")
 
 
-def _row(prim: Any, jvp: Any, linearize: Any = None) -> Any:
-    """A row that runs the function as it is where nothing has a tangent."""
-    def unless_still(rule: Any) -> Any:
-        def row(*args: Any, call_jaxpr: Any, **params: Any) -> Any:
+def _make_rule(prim: Any, jvp: Any, linearize: Any = None) -> Any:
+    """Return a rule that just calls the function if no operand has a tangent, and `jvp` or `linearize` otherwise."""
+    def skip_if_constant(rule: Any) -> Any:
+        def wrapped(*args: Any, call_jaxpr: Any, **params: Any) -> Any:
             if nonzero(args[-1]):
                 return rule(*args, call_jaxpr=call_jaxpr, **params)
             outs = run_program(prim, call_jaxpr, args[-2], **params)
             return outs, [None] * len(outs)
 
-        return row
+        return wrapped
 
-    return unless_still(jvp) if linearize is None else Split(unless_still(jvp), unless_still(linearize))
+    return skip_if_constant(jvp) if linearize is None else Split(skip_if_constant(jvp), skip_if_constant(linearize))
 
 
 # --- custom_jvp_call ----------------------------------------------------------------------------------------------
 def custom_jvp_call_jvp(primals: Any, tangents: Any, *, call_jaxpr: Any, jvp: Any, name: str, num_consts: int) -> Any:
     avals = call_jaxpr.out_avals
-    _no_derivative_of_consts(prims.custom_jvp_call_p, name, tangents, num_consts)
+    _check_constant_consts(prims.custom_jvp_call_p, name, tangents, num_consts)
     given = [instantiate(t, p) for p, t in zip(primals[num_consts:], tangents[num_consts:]) if _inexact(typeof(p))]
     outs = eval_jaxpr(jvp.program(), [*primals, *given])
     return outs[:len(avals)], spread(outs[len(avals):], map(_inexact, avals))
@@ -56,13 +59,13 @@ def custom_jvp_call_jvp(primals: Any, tangents: Any, *, call_jaxpr: Any, jvp: An
 
 # --- custom_vjp_call ----------------------------------------------------------------------------------------------
 def _forward_pass(primals: Any, tangents: Any, params: dict[str, Any]) -> Any:
-    """(results, residuals, which arguments are active, program of the backward rule for those)."""
+    """Run the forward rule; return (results, residuals, backward program for the active arguments)."""
     n = params["num_consts"]
-    _no_derivative_of_consts(prims.custom_vjp_call_p, params["name"], tangents, n)
+    _check_constant_consts(prims.custom_vjp_call_p, params["name"], tangents, n)
     count = len(params["call_jaxpr"].out_avals)
     outs = eval_jaxpr(params["fwd"].program(), primals)
     active = [t is not None for p, t in zip(primals[n:], tangents[n:]) if _inexact(typeof(p))]
-    # It gives cotangents of all inexact arguments; `small` only those of the active ones.
+    # The backward program returns cotangents of all inexact arguments; `small` returns those of the active ones only.
     bwd = params["bwd"].program()
     small = bwd.memo(("active", tuple(active)), lambda: dce(bwd, active, instantiate=True)[0])
     return outs[:count], outs[count:], small
@@ -70,9 +73,9 @@ def _forward_pass(primals: Any, tangents: Any, params: dict[str, Any]) -> Any:
 
 def custom_vjp_call_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     outs, residuals, bwd = _forward_pass(primals, tangents, params)
-    outside = outside_of_map(bwd.jaxpr.axis_names, params["name"])
-    if outside is not None:
-        raise outside
+    error = outside_of_map(bwd.jaxpr.axis_names, params["name"])
+    if error is not None:
+        raise error
     program = forward_of(bwd, len(residuals), params["name"])
     return outs, spread(eval_jaxpr(program, [*residuals, *nonzero(tangents)]), map(_inexact, params["call_jaxpr"].out_avals))
 
@@ -80,21 +83,21 @@ def custom_vjp_call_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
 def custom_vjp_call_linearize(trace: Any, primals: Any, tangents: Any, **params: Any) -> Any:
     outs, residuals, bwd = _forward_pass(primals, tangents, params)
     n, name = len(residuals), params["name"]
-    # What is recorded transposes to the backward rule as it stands. Its own meaning, that rule transposed, is derived only
-    # where somebody goes forwards, so the rule need not be linear for others.
+    # Record a call whose transpose is the backward rule itself. Its forward meaning, the transposed backward rule, is
+    # derived only if forward mode evaluates it. So for reverse mode the rule need not be linear.
     rule = prims.Rule(name, lambda: forward_of(bwd, n, name))
-    outside = outside_of_map(bwd.jaxpr.axis_names, name)
-    if outside is not None:
-        raise outside
+    error = outside_of_map(bwd.jaxpr.axis_names, name)
+    if error is not None:
+        raise error
     found = bind(prims.transposed_call_p, *residuals, *nonzero(tangents), forward=rule, num_held=n, transpose_jaxpr=bwd)
-    if trace.linear.counted:
+    if trace.linear.count_once:
         found = [narrowed(t, typeof(o).over) for t, o in zip(found, [o for o in outs if _inexact(typeof(o))])]
     return outs, spread(found, map(_inexact, params["call_jaxpr"].out_avals))
 
 
 # --- transposed_call ----------------------------------------------------------------------------------------------
-def _transposed(primals: Any, tangents: Any, linear: Any, *, forward: Any, num_held: int, transpose_jaxpr: Any) -> Any:
-    if any(t is not None for t in tangents[:num_held]):  # not linear in what it holds: through the program itself
+def _transposed_call(primals: Any, tangents: Any, linear: Any, *, forward: Any, num_held: int, transpose_jaxpr: Any) -> Any:
+    if any(t is not None for t in tangents[:num_held]):  # not linear in the residuals: differentiate the program itself
         return run_jvp(lambda *xs: eval_jaxpr(forward.program(), xs), primals, tangents, linear)
     params = dict(forward=forward, num_held=num_held, transpose_jaxpr=transpose_jaxpr)
     outs = bind(prims.transposed_call_p, *primals, **params)
@@ -113,14 +116,14 @@ def remat_jvp(primals: Any, tangents: Any, *, call_jaxpr: Any, **params: Any) ->
 
 
 def remat_linearize(trace: Any, primals: Any, tangents: Any, *, call_jaxpr: Any, policy: Any, **params: Any) -> Any:
-    """Forwards: the results and what the policy keeps. In the linear program: one call that computes the rest again."""
+    """Compute the results and the saved values; record one call that recomputes the other residuals."""
     params["policy"] = policy
     what = f"the checkpointed function `{params['name']}`"
     parts = recompute_program(call_jaxpr, tuple(t is not None for t in tangents), what, policy)
     outs = run_program(prims.remat_p, parts.known, primals, **params)
     n = len(parts.active_out)
-    # Recorded: one call on kept values, operands and tangents, as far as it reads them. It repeats a part of the first one, so
-    # compilers must not merge the two (`differentiated`).
+    # Record one call on the saved values, operands and tangents that it reads. It repeats part of the first call, so
+    # `differentiated` makes the lowering prevent the compiler from merging the two.
     given = [*outs[n:], *primals, *nonzero(tangents)]
     params["differentiated"] = True
     pushed = (bind(prims.remat_p, *[x for x, on in zip(given, parts.used) if on], call_jaxpr=parts.linear, **params)
@@ -128,22 +131,25 @@ def remat_linearize(trace: Any, primals: Any, tangents: Any, *, call_jaxpr: Any,
     return outs[:n], spread(pushed, parts.active_out)
 
 
-# --- custom_vmap_call: the derivative's batching rule is the derivative of the batching rule ------------------------
+# --- custom_vmap_call: the batching rule of the derivative is the derivative of the batching rule -------------------
 def _repeat(x: Any, size: int) -> Any:
+    """Broadcast `x` along a new batch axis at the front."""
     shape = typeof(x).shape
     return lax.broadcast_in_dim(x, (size, *shape), tuple(range(1, len(shape) + 1)))
 
 
-def _pushed_rule(rule: Any, on: Sequence[bool], active_out: Sequence[bool], values: bool) -> Any:
-    """The batching rule of the forward derivative: operands, tangents of those that are `on` -> results, if their `values` are
-    wanted, and tangents of the active ones."""
+def _jvp_of_rule(rule: Any, on: Sequence[bool], active_out: Sequence[bool], values: bool) -> Any:
+    """Return the batching rule of the JVP: (operands, tangents of those `on`) -> (results, tangents of active ones).
+
+    With `values=False` it returns the tangents only.
+    """
     def call(size: int, batched: Sequence[bool], args: Sequence[Any]) -> Any:
         n = len(on)
         primals, flags = list(args[:n]), list(batched[:n])
         tangents: list[Any] = []
         for i, pair in enumerate(spread(zip(args[n:], batched[n:]), on)):
             t, t_batched = pair or (None, flags[i])
-            # The rule is told of one flag per operand: a value and its tangent both carry the batch, or neither.
+            # The rule takes one flag per operand, so a primal and its tangent are both batched, or both unbatched.
             if flags[i] != t_batched:
                 primals[i], t = (primals[i], _repeat(t, size)) if flags[i] else (_repeat(primals[i], size), t)
                 flags[i] = True
@@ -163,32 +169,32 @@ def _pushed_rule(rule: Any, on: Sequence[bool], active_out: Sequence[bool], valu
 
 
 def custom_vmap_call_jvp(primals: Any, tangents: Any, *, call_jaxpr: Any, name: str, num_consts: int, rule: Any) -> Any:
-    _no_derivative_of_consts(prims.custom_vmap_call_p, name, tangents, num_consts)
+    _check_constant_consts(prims.custom_vmap_call_p, name, tangents, num_consts)
     on = tuple(t is not None for t in tangents)
     push = jvp_program(call_jaxpr, on)
     outs = run_program(prims.custom_vmap_call_p, push.program, [*primals, *nonzero(tangents)], name=name, num_consts=num_consts,
-                       rule=_pushed_rule(rule, on[num_consts:], push.active_out, True))
+                       rule=_jvp_of_rule(rule, on[num_consts:], push.active_out, True))
     n = len(push.active_out)
     return outs[:n], spread(outs[n:], push.active_out)
 
 
 def custom_vmap_call_linearize(trace: Any, primals: Any, tangents: Any, *, call_jaxpr: Any, name: str, num_consts: int,
                                rule: Any) -> Any:
-    _no_derivative_of_consts(prims.custom_vmap_call_p, name, tangents, num_consts)
+    _check_constant_consts(prims.custom_vmap_call_p, name, tangents, num_consts)
     on = tuple(t is not None for t in tangents)
-    # The linear part computes again what it needs, so that its batching rule, the rule differentiated, can do the same:
-    # residuals of the unbatched program would mean nothing to it.
+    # The linear part recomputes its residuals. Its batching rule is the derivative of the user's rule, which works on
+    # the operands; residuals of the unbatched program would be useless to it.
     parts = recompute_program(call_jaxpr, on, f"the function `{name}` with a batching rule")
     outs = run_program(prims.custom_vmap_call_p, call_jaxpr, primals, name=name, num_consts=num_consts, rule=rule)
     if not any(parts.active_out):
         return outs, [None] * len(outs)
     pushed = bind(prims.custom_vmap_call_p, *primals, *nonzero(tangents), call_jaxpr=_with_all_operands(parts, call_jaxpr, on),
-                  name=name, num_consts=num_consts, rule=_pushed_rule(rule, on[num_consts:], parts.active_out, False))
+                  name=name, num_consts=num_consts, rule=_jvp_of_rule(rule, on[num_consts:], parts.active_out, False))
     return outs, spread(pushed, parts.active_out)
 
 
 def _with_all_operands(parts: Any, call_jaxpr: Any, on: Sequence[bool]) -> Any:
-    """`parts.linear`, taking all operands and active tangents, so that a batching rule sees them all."""
+    """Return `parts.linear` with arguments for all operands and active tangents, as its batching rule expects them."""
     def make() -> Any:
         jaxpr = parts.linear.jaxpr
         rest = iter(jaxpr.invars)
@@ -206,11 +212,12 @@ def optimization_barrier_jvp(primals: Any, tangents: Any) -> Any:
     return outs, spread(bind(prims.optimization_barrier_p, *given) if given else (), [t is not None for t in tangents])
 
 
-jvp_rules.define(prims.custom_jvp_call_p, _row(prims.custom_jvp_call_p, custom_jvp_call_jvp))
-jvp_rules.define(prims.custom_vjp_call_p, _row(prims.custom_vjp_call_p, custom_vjp_call_jvp, custom_vjp_call_linearize))
-jvp_rules.define(prims.custom_vmap_call_p, _row(prims.custom_vmap_call_p, custom_vmap_call_jvp, custom_vmap_call_linearize))
+jvp_rules.define(prims.custom_jvp_call_p, _make_rule(prims.custom_jvp_call_p, custom_jvp_call_jvp))
+jvp_rules.define(prims.custom_vjp_call_p, _make_rule(prims.custom_vjp_call_p, custom_vjp_call_jvp, custom_vjp_call_linearize))
+jvp_rules.define(prims.custom_vmap_call_p, _make_rule(prims.custom_vmap_call_p, custom_vmap_call_jvp,
+                                                      custom_vmap_call_linearize))
 jvp_rules.define(prims.transposed_call_p, Split(
-    lambda primals, tangents, **params: _transposed(primals, tangents, None, **params),
-    lambda trace, primals, tangents, **params: _transposed(primals, tangents, trace.linear, **params)))
-jvp_rules.define(prims.remat_p, _row(prims.remat_p, remat_jvp, remat_linearize))
+    lambda primals, tangents, **params: _transposed_call(primals, tangents, None, **params),
+    lambda trace, primals, tangents, **params: _transposed_call(primals, tangents, trace.linear, **params)))
+jvp_rules.define(prims.remat_p, _make_rule(prims.remat_p, remat_jvp, remat_linearize))
 jvp_rules.define(prims.optimization_barrier_p, optimization_barrier_jvp)

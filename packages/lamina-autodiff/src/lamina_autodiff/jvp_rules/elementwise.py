@@ -1,7 +1,8 @@
-"""Forward rules of the elementwise ops. Most are a slope: the derivative of the result by each operand.
+"""JVP rules of the elementwise primitives. Most are given by the partial derivatives with respect to each operand.
 
-Complex functions are differentiated as holomorphic ones; `abs`, `real`, `imag` and `conj` as maps of real pairs.
-`neg`, `add`, `sub`, `mul`, `copy`, `real`, `imag`, `conj` and `complex` need no row: their linearity is a fact.
+Complex functions are differentiated as holomorphic functions; `abs`, `real`, `imag` and `conj` as maps of real pairs.
+`neg`, `add`, `sub`, `mul`, `copy`, `real`, `imag`, `conj` and `complex` need no rule: they are declared linear or
+bilinear.
 """
 from __future__ import annotations
 
@@ -33,55 +34,69 @@ def _scalar_of(x: Any, value: float) -> Any:
     return scalar(value, typeof(x).dtype)
 
 
-# --- one operand: slopes -------------------------------------------------------------------------------------------
+# --- one operand: derivatives -------------------------------------------------------------------------------------------
 
 
-def _integer_pow_slope(x: Any, ans: Any, *, y: int) -> Any:
+def _integer_pow_derivative(x: Any, ans: Any, *, y: int) -> Any:
     if y == 0:
         return _scalar_of(x, 0)
     return one_like(x) if y == 1 else lax.add(x, x) if y == 2 else lax.mul(float(y), lax.integer_pow(x, y - 1))
 
 
-# x (1 - I1 / I0) by powers of 16 / x - 1 for x from 8 up, the highest first: Chebyshev series, cut at 2e-9 and 3e-17
-_NARROW = (4.22726412e-07, 2.04401165e-06, 5.36505984e-06, 1.73223245e-05, 8.87406005e-05, 0.000682747112, 0.00896349886,
-         0.508355915)
-_WIDE = (-2.19406429877265e-09, 9.161905341915251e-10, 1.7620850167321837e-08, -7.633121493102303e-09, -6.584041102443843e-08,
-         2.9779434408795346e-08, 1.542679680369303e-07, -7.280126890809366e-08, -2.6136633103846794e-07,
-         1.252520507594312e-07, 3.5836834747448434e-07, -1.5590091589359474e-07, -4.444916437042233e-07,
-         1.1303260976682618e-07, 5.325151498852809e-07, 9.260457831482999e-08, -5.313787653712806e-07, -5.361806340821025e-07,
-         -3.3307724367145926e-09, 5.864258677373983e-07, 1.0909423459536452e-06, 1.9487919073128087e-06,
-         4.788507557106034e-06, 1.72017288753421e-05, 8.890591389966004e-05, 0.000682786717230606, 0.008963486348115163,
-         0.5083559131494412)
+# x (1 - I1(x) / I0(x)) for x >= 8 as a polynomial in 16 / x - 1, highest power first. The Chebyshev series is truncated
+# at errors of 2e-9 (float32) and 3e-17 (float64).
+_BESSEL_32 = (4.22726412e-07, 2.04401165e-06, 5.36505984e-06, 1.73223245e-05, 8.87406005e-05, 0.000682747112, 0.00896349886,
+              0.508355915)
+_BESSEL_64 = (-2.19406429877265e-09, 9.161905341915251e-10, 1.7620850167321837e-08, -7.633121493102303e-09,
+              -6.584041102443843e-08, 2.9779434408795346e-08, 1.542679680369303e-07, -7.280126890809366e-08,
+              -2.6136633103846794e-07, 1.252520507594312e-07, 3.5836834747448434e-07, -1.5590091589359474e-07,
+              -4.444916437042233e-07, 1.1303260976682618e-07, 5.325151498852809e-07, 9.260457831482999e-08,
+              -5.313787653712806e-07, -5.361806340821025e-07, -3.3307724367145926e-09, 5.864258677373983e-07,
+              1.0909423459536452e-06, 1.9487919073128087e-06, 4.788507557106034e-06, 1.72017288753421e-05,
+              8.890591389966004e-05, 0.000682786717230606, 0.008963486348115163, 0.5083559131494412)
 
 
-def _bessel_fall(x: Any, near: Any) -> tuple[Any, Any]:
-    """|x| where it is not near, and 1 - I1 / I0 of it: in the difference of the two functions its digits would be lost."""
-    size = lax.select(near, lax.full_like(x, 8.0), lax.abs(x))
+def _bessel_ratio_gap(x: Any, is_small: Any) -> tuple[Any, Any]:
+    """Return |x| and 1 - I1(|x|) / I0(|x|), valid where `is_small` (|x| < 8) is false.
+
+    I1 / I0 tends to 1 for large x, so computing the difference from the two functions would cancel its digits.
+    """
+    size = lax.select(is_small, lax.full_like(x, 8.0), lax.abs(x))
     t = lax.sub(lax.div(16.0, size), 1.0)
-    first, *others = _WIDE if typeof(x).dtype.itemsize > 4 else _NARROW
+    first, *others = _BESSEL_64 if typeof(x).dtype.itemsize > 4 else _BESSEL_32
     total = lax.full_like(x, first)
     for c in others:
         total = lax.add(lax.mul(total, t), c)
     return size, lax.div(total, size)
 
 
-def _bessel_i0e_slope(x: Any, ans: Any) -> Any:
-    near, signed = lax.lt(lax.abs(x), 8.0), lax.mul(lax.sign(x), ans)
-    return lax.select(near, lax.sub(lax.bessel_i1e(x), signed), lax.neg(lax.mul(signed, _bessel_fall(x, near)[1])))
+def _bessel_i0e_derivative(x: Any, ans: Any) -> Any:
+    """For i0e(x) = exp(-|x|) I0(x): i0e' = i1e(x) - sign(x) i0e(x), since I0' = I1 [DLMF 10.29.3].
+
+    For |x| >= 8 the two terms cancel; there it is -sign(x) i0e(x) (1 - I1(|x|) / I0(|x|)).
+    """
+    is_small, signed = lax.lt(lax.abs(x), 8.0), lax.mul(lax.sign(x), ans)
+    return lax.select(is_small, lax.sub(lax.bessel_i1e(x), signed),
+                      lax.neg(lax.mul(signed, _bessel_ratio_gap(x, is_small)[1])))
 
 
-def _bessel_i1e_slope(x: Any, ans: Any) -> Any:
-    """I1' = I0 - I1 / x [DLMF 10.29.3]; the ratio near 0 by its series, whose own slope keeps its digits."""
+def _bessel_i1e_derivative(x: Any, ans: Any) -> Any:
+    """For i1e(x) = exp(-|x|) I1(x): i1e' = i0e(x) - sign(x) i1e(x) - i1e(x) / x.
+
+    It follows from I1' = I0 - I1 / x [DLMF 10.29.2].
+    For |x| < 1, I1(x) / x is computed by its power series, so that its derivative is accurate near 0 too. For |x| >= 8,
+    with g = 1 - I1(|x|) / I0(|x|), the derivative is i0e(x) (g - (1 - g) / |x|), which avoids cancellation.
+    """
     small = lax.lt(lax.abs(x), 1.0)
     quarter, total = lax.square(lax.mul(0.5, lax.select(small, x, lax.full_like(x, 0.0)))), lax.full_like(x, 1.0)
     for k in range(9, 0, -1):
         total = lax.add(1.0, lax.mul(lax.mul(1.0 / (k * (k + 1)), quarter), total))
     series = lax.mul(lax.mul(0.5, lax.exp(lax.neg(lax.abs(x)))), total)
     ratio = lax.select(small, series, lax.div(ans, lax.select(small, one_like(x), x)))
-    above, close = lax.bessel_i0e(x), lax.lt(lax.abs(x), 8.0)
-    near = lax.sub(lax.sub(above, lax.mul(lax.sign(x), ans)), ratio)
-    size, fall = _bessel_fall(x, close)
-    return lax.select(close, near, lax.mul(above, lax.sub(fall, lax.div(lax.sub(1.0, fall), size))))
+    i0e, is_small = lax.bessel_i0e(x), lax.lt(lax.abs(x), 8.0)
+    direct = lax.sub(lax.sub(i0e, lax.mul(lax.sign(x), ans)), ratio)
+    size, gap = _bessel_ratio_gap(x, is_small)
+    return lax.select(is_small, direct, lax.mul(i0e, lax.sub(gap, lax.div(lax.sub(1.0, gap), size))))
 
 
 slope(prims.sin_p, lambda x, ans: lax.cos(x))
@@ -101,21 +116,21 @@ slope(prims.rsqrt_p, lambda x, ans: lax.mul(-0.5, lax.div(ans, x)))
 slope(prims.cbrt_p, lambda x, ans: lax.mul(1 / 3, lax.integer_pow(ans, -2)))
 slope(prims.logistic_p, lambda x, ans: lax.mul(ans, lax.sub(1.0, ans)))
 slope(prims.square_p, lambda x, ans: lax.add(x, x))
-slope(prims.integer_pow_p, _integer_pow_slope)
+slope(prims.integer_pow_p, _integer_pow_derivative)
 slope(prims.erf_p, lambda x, ans: lax.mul(2 / math.sqrt(math.pi), lax.exp(lax.neg(lax.square(x)))))
 slope(prims.erfc_p, lambda x, ans: lax.mul(-2 / math.sqrt(math.pi), lax.exp(lax.neg(lax.square(x)))))
 slope(prims.erf_inv_p, lambda x, ans: lax.mul(math.sqrt(math.pi) / 2, lax.exp(lax.square(ans))))
 slope(prims.lgamma_p, lambda x, ans: lax.digamma(x))
-# of some fifty ops: one program, of known numbers too
-slope(prims.bessel_i0e_p, jit(_bessel_i0e_slope, inline=True))
-slope(prims.bessel_i1e_p, jit(_bessel_i1e_slope, inline=True))
+# About fifty primitives each: jit makes them one program, on concrete values too.
+slope(prims.bessel_i0e_p, jit(_bessel_i0e_derivative, inline=True))
+slope(prims.bessel_i1e_p, jit(_bessel_i1e_derivative, inline=True))
 slope(prims.digamma_p, lambda x, ans: lax.polygamma(1.0, x))
 
-# --- one operand: the tangent divided, one equation less than by a slope -------------------------------------------
+# --- one operand: tangent / divisor, one equation less than tangent * (1 / divisor) ---------------------------------
 
 
-def _divided(prim: Any, divisor: Callable[[Any, Any], Any]) -> None:
-    """Row of an op whose derivative is `1 / divisor(x, ans)`."""
+def _def_reciprocal_jvp(prim: Any, divisor: Callable[[Any, Any], Any]) -> None:
+    """Define the JVP rule of a primitive whose derivative is `1 / divisor(x, ans)`."""
     def jvp(primals: Any, tangents: Any) -> Any:
         x, t = primals[0], tangents[0]
         ans = bind(prim, x)
@@ -123,29 +138,29 @@ def _divided(prim: Any, divisor: Callable[[Any, Any], Any]) -> None:
     jvp_rules.define(prim, jvp)
 
 
-_divided(prims.log_p, lambda x, ans: x)
-_divided(prims.log1p_p, lambda x, ans: lax.add(1.0, x))
-_divided(prims.sqrt_p, lambda x, ans: lax.add(ans, ans))
-_divided(prims.atan_p, lambda x, ans: lax.add(1.0, lax.square(x)))
-_divided(prims.atanh_p, lambda x, ans: lax.sub(1.0, lax.square(x)))
+_def_reciprocal_jvp(prims.log_p, lambda x, ans: x)
+_def_reciprocal_jvp(prims.log1p_p, lambda x, ans: lax.add(1.0, x))
+_def_reciprocal_jvp(prims.sqrt_p, lambda x, ans: lax.add(ans, ans))
+_def_reciprocal_jvp(prims.atan_p, lambda x, ans: lax.add(1.0, lax.square(x)))
+_def_reciprocal_jvp(prims.atanh_p, lambda x, ans: lax.sub(1.0, lax.square(x)))
 
-# --- several operands: slopes --------------------------------------------------------------------------------------
+# --- several operands: derivatives --------------------------------------------------------------------------------------
 
 
 def _pow_by_base(x: Any, y: Any, ans: Any) -> Any:
-    """y x^(y-1), and 0 for y = 0 also where x is 0."""
+    """y x^(y-1); 0 for y = 0, even at x = 0, where x^(y-1) is infinite."""
     if not dtypes.is_inexact(typeof(y).dtype):
         y = lax.convert_element_type(y, typeof(x).dtype)
     return lax.select(lax.eq(y, 0.0), _scalar_of(x, 0), lax.mul(y, lax.pow(x, lax.sub(y, 1.0))))
 
 
 def _pow_by_exponent(x: Any, y: Any, ans: Any) -> Any:
-    """log(x) x^y, and 0 where x is 0."""
+    """log(x) x^y, with log(x) replaced by 0 at x = 0."""
     return lax.mul(lax.log(lax.select(lax.eq(x, 0.0), one_like(x), x)), ans)
 
 
-def _share(x: Any, y: Any, ans: Any) -> Any:
-    """How much of the result of max or min is x: 1, 0, or a half where both are equal."""
+def _minmax_derivative(x: Any, y: Any, ans: Any) -> Any:
+    """d max / d x or d min / d x: 1 if x is the result, 0 if y is, and 1/2 if both are equal."""
     half, one, zero = (_scalar_of(x, c) for c in (0.5, 1, 0))
     return lax.select(lax.eq(x, ans), lax.select(lax.eq(y, ans), half, one), zero)
 
@@ -162,17 +177,17 @@ def _over_squares(a: Any, x: Any, y: Any) -> Any:
 
 
 slope(prims.pow_p, _pow_by_base, _pow_by_exponent)
-slope(prims.max_p, _share, lambda x, y, ans: _share(y, x, ans))
-slope(prims.min_p, _share, lambda x, y, ans: _share(y, x, ans))
+slope(prims.max_p, _minmax_derivative, lambda x, y, ans: _minmax_derivative(y, x, ans))
+slope(prims.min_p, _minmax_derivative, lambda x, y, ans: _minmax_derivative(y, x, ans))
 slope(prims.atan2_p, lambda x, y, ans: _over_squares(y, x, y), lambda x, y, ans: lax.neg(_over_squares(x, x, y)))
 slope(prims.polygamma_p, _undefined("polygamma", "m"), lambda m, x, ans: lax.polygamma(lax.add(m, 1.0), x))
 slope(prims.zeta_p, _undefined("zeta", "x"), lambda x, q, ans: lax.mul(lax.neg(x), lax.zeta(lax.add(x, 1.0), q)))
 
-# --- the ones that need thought ------------------------------------------------------------------------------------
+# --- function rules ------------------------------------------------------------------------------------------------
 
 
 def abs_jvp(primals: Any, tangents: Any) -> Any:
-    """|x| moves by the part of the tangent along x: Re(t conj(x) / |x|), and by 0 at x = 0."""
+    """d|x| = Re(t conj(x) / |x|), the component of the tangent t along x; 0 at x = 0."""
     x, t = primals[0], tangents[0]
     ans = lax.abs(x)
     if t is None:
@@ -183,7 +198,7 @@ def abs_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def sign_jvp(primals: Any, tangents: Any) -> Any:
-    """0 for real x. A complex x / |x| turns: it moves by the part of t / |x| across x."""
+    """0 for real x. For complex x, s = x / |x|: ds = t / |x| - s Re(conj(s) t / |x|), the component orthogonal to s."""
     x, t = primals[0], tangents[0]
     ans = lax.sign(x)
     if t is None or not dtypes.is_complex(typeof(x).dtype):
@@ -196,10 +211,10 @@ def sign_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def div_jvp(primals: Any, tangents: Any) -> Any:
-    """For q = x / y: dq = dx / y - q / y dy, and where both move (dx - q dy) / y.
+    """For q = x / y: dq = (dx - q dy) / y.
 
-    That is one division for both, backwards too: the cotangent of y is -q times that of x. Where y alone moves the slope
-    is one value to keep, and q and y would be two.
+    With both tangents this is one division, in the transpose too: the cotangent of y is -q times that of x. If only y
+    has a tangent, the derivative -q / y is computed first: one residual instead of the two residuals q and y.
     """
     (x, y), (tx, ty) = primals, tangents
     ans = lax.div(x, y)
@@ -211,20 +226,20 @@ def div_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def rem_jvp(primals: Any, tangents: Any) -> Any:
-    """x rem y = x - trunc(x / y) y, with a truncated quotient that is locally constant."""
+    """x rem y = x - trunc(x / y) y, and trunc(x / y) is locally constant: d = dx - trunc(x / y) dy."""
     (x, y), (tx, ty) = primals, tangents
     ans = lax.rem(x, y)
     if ty is not None:
         quotient = lax.div(x, y)
-        whole = lax.mul(lax.sign(quotient), lax.floor(lax.abs(quotient)))
-        ty = lax.mul(ty, lax.neg(whole))
+        truncated = lax.mul(lax.sign(quotient), lax.floor(lax.abs(quotient)))
+        ty = lax.mul(ty, lax.neg(truncated))
     if tx is not None and typeof(tx).shape != typeof(ans).shape:
         tx = lax.broadcast_in_dim(tx, typeof(ans).shape, ())
     return ans, ty if tx is None else tx if ty is None else lax.add(tx, ty)
 
 
 def select_jvp(primals: Any, tangents: Any) -> Any:
-    """The tangent of the chosen operand."""
+    """Select between the tangents of the operands."""
     (pred, on_true, on_false), (_, t, f) = primals, tangents
     ans = lax.select(pred, on_true, on_false)
     if t is None and f is None:
@@ -238,7 +253,7 @@ def select_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def clamp_jvp(primals: Any, tangents: Any) -> Any:
-    """The tangent of x strictly between the bounds, of a bound strictly outside, and 0 on the bounds."""
+    """The tangent of x if lo < x < hi, of lo if x < lo, of hi if x > hi; 0 if x equals a bound."""
     (lo, x, hi), (t_lo, t, t_hi) = primals, tangents
     ans = lax.clamp(lo, x, hi)
     terms = []

@@ -1,4 +1,4 @@
-"""Derivatives of matrix factorisations: differentiate the defining equations, multiply by inverse factors, split.
+"""JVP rules of matrix factorizations: differentiate the defining equation, multiply by inverse factors, split.
 
 References: Giles, "An extended collection of matrix derivative results for forward and reverse mode algorithmic
 differentiation" (2008); Murray, "Differentiation of the Cholesky decomposition" (2016); Walter, Lehmann and Lamour, "On
@@ -7,7 +7,7 @@ reverse mode algorithmic differentiation" (2012); de Hoog, Anderssen and Lukas, 
 using triangular factorization" (2011); Wan and Zhang, "Automatic differentiation for complex valued SVD" (2019);
 Schreiber and Van Loan, "A storage-efficient WY representation for products of Householder transformations" (1989).
 
-Below, dX is the tangent of X, and Omega = U^H dU is skew-Hermitian for U with orthonormal columns.
+Below, dX is the tangent of X. For U with orthonormal columns, U^H U = 1 implies that Omega = U^H dU is skew-Hermitian.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ hole(prims.schur_p, "the Schur form has no rule; use lax.linalg.eig or eigh")
 
 
 def _triangular(a, b, left, lower, adjoint_a=False, unit=False):
-    """a^-1 b (left) or b a^-1; with `adjoint_a` a^-H."""
+    """Return a^-1 b (`left`) or b a^-1 for triangular a; with `adjoint_a`, a^-H instead of a^-1."""
     conj = adjoint_a and dtypes.is_complex(typeof(a).dtype)
     return bind(prims.triangular_solve_p, a, b, left_side=left, lower=lower, transpose_a=adjoint_a, conjugate_a=conj,
                 unit_diagonal=unit)
@@ -40,7 +40,8 @@ def cholesky_jvp(primals, tangents):
     """dL = L phi(L^-1 dA L^-H), phi the lower triangle with half the diagonal (Murray 2016, eq. 8)."""
     (x,), (t,) = primals, tangents
     l = bind(prims.cholesky_p, x)
-    # A = L L^H: L^-1 dA L^-H = L^-1 dL + (L^-1 dL)^H, a lower triangle and its adjoint, which share the diagonal.
+    # A = L L^H gives L^-1 dA L^-H = L^-1 dL + (L^-1 dL)^H: a lower triangle plus its adjoint. phi recovers the
+    # triangle; both summands contribute half of the diagonal.
     inner = _triangular(l, hermitian_of(t, True), left=False, lower=True, adjoint_a=True)
     inner = _triangular(l, inner, left=True, lower=True)
     half = lax.mul(on_diagonal(diagonal(inner)), scalar(0.5, typeof(l).dtype))
@@ -48,13 +49,17 @@ def cholesky_jvp(primals, tangents):
 
 
 def lu_jvp(primals, tangents):
-    """With X = L1^-1 (P dA)1 U1^-1 on the leading square: dL1 = L1 tril(X, -1), dU1 = triu(X) U1; the rest follows."""
+    """With X = L1^-1 (P dA)1 U1^-1 on the leading k x k block: dL1 = L1 tril(X, -1), dU1 = triu(X) U1.
+
+    The remaining rows of L, or columns of U, follow from the corresponding block of P dA = dL U + L dU.
+    """
     (x,), (t,) = primals, tangents
     out, pivots, order = bind(prims.lu_p, x)
     m, n = typeof(out).shape[-2:]
     k = min(m, n)
     t = permute_rows(t, order)
-    # P dA = dL U + L dU: X = L^-1 dL + dU U^-1, strictly lower and upper. `out` packs both; `square` is read as either.
+    # P dA = dL U + L dU gives X = L^-1 dL + dU U^-1, a strictly lower plus an upper triangle. `out` packs L and U in
+    # one matrix; the triangular solves read only their own triangle of `square`.
     square = columns(rows(out, 0, k), 0, k)
     inner = _triangular(square, columns(rows(t, 0, k), 0, k), left=True, lower=True, unit=True)
     inner = _triangular(square, inner, left=False, lower=False)
@@ -76,7 +81,11 @@ def _stack(a, b, axis):
 
 
 def qr_jvp(primals, tangents, *, full_matrices, pivoting):
-    """C = Q^H dA R^-1 = Omega + dR R^-1: its strict lower triangle makes Omega, R's diagonal stays real."""
+    """C = Q^H dA R^-1 = Omega + dR R^-1, where dR R^-1 is upper triangular.
+
+    So the strict lower triangle of C determines the skew-Hermitian Omega. Its imaginary diagonal is chosen so that the
+    diagonal of R stays real. Then dQ = Q Omega + (1 - Q Q^H) dA R^-1.
+    """
     (x,), (t,) = primals, tangents
     outs = bind(prims.qr_p, x, full_matrices=full_matrices, pivoting=pivoting)
     q, r = outs[:2]
@@ -86,7 +95,7 @@ def qr_jvp(primals, tangents, *, full_matrices, pivoting):
         t = turned(permute_rows(turned(t), outs[2]))
     q1, r1 = columns(q, 0, k), rows(r, 0, k)
     moved = _triangular(columns(r1, 0, k), columns(t, 0, k), left=False, lower=False)  # dA R^-1
-    # dA = dQ R + Q dR; what dQ has outside of Q's columns is `moved` less its part in them.
+    # dQ has the component Q Omega in the range of Q, and `moved` minus its projection Q C outside.
     c = matmul(adjoint(q1), moved)
     below = tril(c, -1)
     omega = lax.sub(below, adjoint(below))
@@ -95,14 +104,14 @@ def qr_jvp(primals, tangents, *, full_matrices, pivoting):
     dq = lax.sub(moved, matmul(q1, lax.sub(c, omega)))
     dr = triu(lax.sub(matmul(adjoint(q1), t), matmul(omega, r1)))
     if typeof(q).shape[-1] > k:
-        q2 = columns(q, k, m)
+        q2 = columns(q, k, m)  # full_matrices: dQ2 = -Q1 dQ1^H Q2 keeps the columns of Q2 orthogonal to Q1
         dq = _stack(dq, lax.neg(matmul(q1, matmul(adjoint(dq), q2))), -1)
         dr = _stack(dr, lax.full_like(rows(r, k, m), 0), -2)
     return list(outs), [dq, dr] + [None] * pivoting
 
 
 def eigh_jvp(primals, tangents, *, lower):
-    """dV = V (F * V^H dA V), dw = diag(V^H dA V) (Giles 3.1)."""
+    """dV = V (F * V^H dA V), dw = diag(V^H dA V), where F[i, j] = 1 / (w[j] - w[i]) (Giles 3.1)."""
     (x,), (t,) = primals, tangents
     v, w = bind(prims.eigh_p, x, lower=lower)
     inner = matmul(adjoint(v), matmul(hermitian_of(t, lower), v))
@@ -112,8 +121,11 @@ def eigh_jvp(primals, tangents, *, lower):
 
 
 def _eigenvectors_jvp(t, w, v):
-    """For A V = V diag(w): (diag X, V (F * X)) with X = V^-1 dA V (Giles 3.2), the columns' lengths kept at 1 and
-    their largest entries real."""
+    """For A V = V diag(w), with X = V^-1 dA V: return dw = diag X and dV = V (F * X), normalized (Giles 3.2).
+
+    An eigenvector is determined up to a complex factor, so dV is determined up to a multiple of each column of V. The
+    multiple is chosen so that each column keeps length 1 and its largest entry stays real.
+    """
     factors, _, order = bind(prims.lu_p, v)
     inner = solve(factors, order, matmul(t, v))
     dv = matmul(v, lax.mul(inner, gaps(w)))
@@ -126,9 +138,10 @@ def _eigenvectors_jvp(t, w, v):
                      lax.broadcast_in_dim(lax.argmax(size, axis, np.int32), shape, (*range(axis), axis + 1)))
     zero = scalar(0, typeof(v).dtype)
     top, dtop = (lax.reduce_sum(lax.select(largest, y, zero), (axis,)) for y in (v, dv))
-    grown = real_part(lax.reduce_sum(lax.mul(dv, lax.conj(v)), (axis,)))
-    turned_by = imaginary(lax.div(dtop, top))
-    return diagonal(inner), lax.sub(dv, lax.mul(vector_to(lax.add(grown, turned_by), shape, -1), v))
+    # Subtract the component of dv that changes the length (real), and the rotation of the largest entry (imaginary).
+    growth = real_part(lax.reduce_sum(lax.mul(dv, lax.conj(v)), (axis,)))
+    rotation = imaginary(lax.div(dtop, top))
+    return diagonal(inner), lax.sub(dv, lax.mul(vector_to(lax.add(growth, rotation), shape, -1), v))
 
 
 def eig_jvp(primals, tangents, *, compute_left_eigenvectors, compute_right_eigenvectors):
@@ -149,8 +162,12 @@ def eig_jvp(primals, tangents, *, compute_left_eigenvectors, compute_right_eigen
 
 
 def svd_jvp(primals, tangents, *, compute_uv, full_matrices):
-    """With P = U^H dA V: ds = Re diag P, Omega_U = F * (P S + S P^H), Omega_V = F * (S P + P^H S), F of the squares
-    (Giles 3.3); an imaginary diagonal of P turns u and v by halves; outside the ranges dU gets (1 - U U^H) dA V / s."""
+    """With P = U^H dA V: ds = Re diag P, Omega_U = F * (P S + S P^H), Omega_V = F * (S P + P^H S) (Giles 3.3).
+
+    Here F[i, j] = 1 / (s[j]^2 - s[i]^2), dU = U Omega_U and dV = V Omega_V. In the complex case, an imaginary diagonal
+    of P is split equally between the phases of u and v. Outside the range of U, dU has the component (1 - U U^H) dA V /
+    s; dV likewise.
+    """
     (x,), (t,) = primals, tangents
     s, u, vh = bind(prims.svd_p, x, compute_uv=True, full_matrices=full_matrices and compute_uv)
     m, n = typeof(x).shape[-2:]
@@ -165,7 +182,8 @@ def svd_jvp(primals, tangents, *, compute_uv, full_matrices):
     f = lax.convert_element_type(gaps(lax.mul(s, s)), dtype)
     wide = lax.convert_element_type(s, dtype)
     shape = typeof(p).shape
-    # p * across = P S, p * down = S P. Equal singular values have no derivative of their vectors: F is infinite there.
+    # p * across = P S, p * down = S P. For equal singular values the vectors are not differentiable: F is infinite
+    # there.
     across, down = vector_to(wide, shape, -1), vector_to(wide, shape, -2)
     ph = adjoint(p)
     omega_u = lax.mul(lax.add(lax.mul(p, across), lax.mul(ph, down)), f)
@@ -176,21 +194,21 @@ def svd_jvp(primals, tangents, *, compute_uv, full_matrices):
     du, dv = matmul(u1, omega_u), matmul(v1, omega_v)
     inverse = lax.div(scalar(1, dtype), wide)
     if m > k:
-        du = lax.add(du, _outside(u1, lax.mul(matmul(t, v1), vector_to(inverse, typeof(u1).shape, -1))))
-        du = _rest(du, u1, u, k)
+        du = lax.add(du, _project_out(u1, lax.mul(matmul(t, v1), vector_to(inverse, typeof(u1).shape, -1))))
+        du = _extend_basis(du, u1, u, k)
     if n > k:
-        dv = lax.add(dv, _outside(v1, lax.mul(matmul(adjoint(t), u1), vector_to(inverse, typeof(v1).shape, -1))))
-        dv = _rest(dv, v1, adjoint(vh), k)
+        dv = lax.add(dv, _project_out(v1, lax.mul(matmul(adjoint(t), u1), vector_to(inverse, typeof(v1).shape, -1))))
+        dv = _extend_basis(dv, v1, adjoint(vh), k)
     return [s, u, vh], [ds, du, adjoint(dv)]
 
 
-def _outside(u, x):
+def _project_out(u, x):
     """(1 - u u^H) x."""
     return lax.sub(x, matmul(u, matmul(adjoint(u), x)))
 
 
-def _rest(du, u1, u, k):
-    """Tangents of the columns that fill up a basis: dU2 = -U1 dU1^H U2 keeps them orthogonal."""
+def _extend_basis(du, u1, u, k):
+    """Append the tangents of the columns that complete the basis: dU2 = -U1 dU1^H U2 keeps them orthogonal to U1."""
     n = typeof(u).shape[-1]
     return du if n == k else _stack(du, lax.neg(matmul(u1, matmul(adjoint(du), columns(u, k, n)))), -1)
 
@@ -212,7 +230,7 @@ def triangular_solve_jvp(primals, tangents, *, left_side, lower, transpose_a, co
 
 
 def _shifted(x, by):
-    """Row i of the result is row i - by of x; zeros come in."""
+    """Shift the rows of x: row i of the result is row i - by of x, or zeros."""
     n = len(typeof(x).shape)
     pads = [(0, 0, 0)] * n
     pads[n - 2] = (by, -by, 0)
@@ -220,7 +238,7 @@ def _shifted(x, by):
 
 
 def tridiagonal_solve_jvp(primals, tangents):
-    """dx = T^-1 (db - dT x)."""
+    """dx = T^-1 (db - dT x), where dT x is computed diagonal by diagonal."""
     dl, d, du, b = primals
     x = bind(prims.tridiagonal_solve_p, dl, d, du, b)
     shape = typeof(x).shape
@@ -233,7 +251,11 @@ def tridiagonal_solve_jvp(primals, tangents):
 
 
 def householder_product_jvp(primals, tangents):
-    """Q = E - V T V^H E with T = (1 + D S)^-1 D, D = diag(tau), S = striu(V^H V), E the first columns of 1."""
+    """Q = E - V T V^H E with T = (1 + D S)^-1 D, D = diag(tau), S = striu(V^H V); E are the first columns of 1.
+
+    This is the WY form of the product of reflectors (Schreiber and Van Loan 1989). Its derivative needs
+    dT = (1 + D S)^-1 (dD (1 - S T) - D dS T).
+    """
     (a, taus), (da, dtaus) = primals, tangents
     q = bind(prims.householder_product_p, a, taus)
     k, n = typeof(taus).shape[-1], typeof(a).shape[-1]
@@ -242,12 +264,12 @@ def householder_product_jvp(primals, tangents):
     vh = adjoint(v)
     s = triu(matmul(vh, v), 1)
     shape = typeof(s).shape
-    m = lax.mul(vector_to(taus, shape, -2), s)  # its unit diagonal is left to the solver
+    m = lax.mul(vector_to(taus, shape, -2), s)  # D S; the solver assumes the unit diagonal of 1 + D S
     t = _triangular(m, on_diagonal(taus), left=True, lower=False, unit=True)
     w = columns(vh, 0, n)
     change = None
     inner = None
-    if dtaus is not None:  # D' (1 - S T)
+    if dtaus is not None:  # dD (1 - S T)
         inner = lax.mul(vector_to(dtaus, shape, -2), lax.sub(eye(shape, typeof(a).dtype), matmul(s, t)))
     if da is not None:
         dv = tril(columns(da, 0, k), -1)

@@ -1,2 +1,2 @@
-"""`fft` is linear: its facts say so, and it needs no row."""
+"""`fft` needs no JVP rule here: it is declared linear, so tangents are transformed like values."""
 __all__: list[str] = []

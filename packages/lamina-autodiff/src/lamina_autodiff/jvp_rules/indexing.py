@@ -1,7 +1,8 @@
-"""Tangents of windows. Dynamic slices and `scatter_add` are linear and need no row; `gather` is, but for its fill.
+"""JVP rules of indexing primitives. Dynamic slices and `scatter_add` are linear and need no rule here.
 
-In the scatter family several updates may meet one element; the rows say who stayed (`scatter`), who else was multiplied
-(`scatter_mul`), who was extreme (`scatter_min`, `scatter_max`), and send tangents along just those ways.
+`gather` is linear except for its fill value. In the scatter family, several updates may hit one element. The rules
+determine which update was written (`scatter`), the product of the other factors (`scatter_mul`), or which operands
+attain the max/min (`scatter_min`, `scatter_max`), and pass tangents accordingly.
 """
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def _sum(a: Any, b: Any) -> Any:
 
 
 def _read(x: Any, indices: Any, updates: Any, fill: Any, p: dict[str, Any]) -> Any:
-    """What `x` holds where each element of `updates` goes; `fill` where it goes nowhere."""
+    """Gather from `x` at the position of each element of `updates`; `fill` if the position is out of bounds."""
     if 0 in typeof(x).shape:
         value, shape = np.asarray(fill, typeof(x).dtype)[()], typeof(updates).shape
         return lax.broadcast_in_dim(value, shape, ()) if shape else value
@@ -51,7 +52,7 @@ def gather_jvp(primals: Any, tangents: Any, **p: Any) -> Any:
     if t is None:
         return out, None
     if p["mode"] is GatherScatterMode.FILL_OR_DROP:
-        p = {**p, "fill_value": 0}  # the fill is a constant
+        p = {**p, "fill_value": 0}  # the fill value is a constant: its tangent is 0
     return out, bind(prims.gather_p, t, indices, **p)
 
 
@@ -64,22 +65,24 @@ def scatter_jvp(primals: Any, tangents: Any, **p: Any) -> Any:
         out = bind(prims.scatter_p, x, indices, u, **p)
         tx, tu = _zeros(x) if tx is None else tx, _zeros(u) if tu is None else tu
         return out, bind(prims.scatter_p, tx, indices, tu, **p)
-    # Which update stayed is the machine's choice. Scatter their numbers 1, 2, ... along with them: an element then
-    # holds the number of its update, or 0. The result is rebuilt from the same choice, so that both agree.
+    # If several updates hit one element, the backend chooses which one is written. Scatter the numbers 1, 2, ... of the
+    # updates instead: each element then holds the number of its update, or 0. Primal and tangent are both computed from
+    # this choice, so that they agree.
     shape = typeof(u).shape
     numbers = lax.reshape(lax.add(lax.iota(np.dtype("int32"), int(np.prod(shape))), 1), shape)
     winner = bind(prims.scatter_p, lax.broadcast_in_dim(np.int32(0), typeof(x).shape, ()), indices, numbers, **p)
     untouched = lax.eq(winner, np.int32(0))
-    stayed = lax.eq(_read(winner, indices, numbers, 0, p), numbers)
+    was_written = lax.eq(_read(winner, indices, numbers, 0, p), numbers)
 
     def place(base: Any, updates: Any) -> Any:
         base = _zeros(x) if base is None else lax.select(untouched, base, _zeros(x))
-        return bind(prims.scatter_add_p, base, indices, lax.select(stayed, updates, _zeros(u)), **p)
+        return bind(prims.scatter_add_p, base, indices, lax.select(was_written, updates, _zeros(u)), **p)
 
     return place(x, u), place(tx, tu)
 
 
 def scatter_mul_jvp(primals: Any, tangents: Any, **p: Any) -> Any:
+    """For y = x prod_i u_i: dy = dx prod_i u_i + sum_i du_i x prod_{j != i} u_j."""
     x, indices, u = primals
     tx, _, tu = tangents
     out = bind(prims.scatter_mul_p, x, indices, u, **p)
@@ -89,21 +92,22 @@ def scatter_mul_jvp(primals: Any, tangents: Any, **p: Any) -> Any:
     if p["unique_indices"]:
         others = _read(x, indices, u, 0, p)
     else:
-        # The product without one factor: divide it out, unless it is zero; then it is the product of the rest, and
-        # zero when another factor of the same element is zero too.
+        # The product of the other factors: divide y by u. If u is zero, take the product without the zero factors
+        # instead; it is zero if another factor of the same element is zero too.
         zero, one = np.zeros((), typeof(u).dtype)[()], np.ones((), typeof(u).dtype)[()]
         is_zero = lax.eq(u, zero)
         safe = lax.select(is_zero, lax.broadcast_in_dim(one, typeof(u).shape, ()), u)
-        rest = _read(bind(prims.scatter_mul_p, x, indices, safe, **p), indices, u, 0, p)
-        hits = lax.convert_element_type(is_zero, np.dtype("int32"))
-        none = lax.broadcast_in_dim(np.int32(0), typeof(x).shape, ())
-        zeros_met = _read(bind(prims.scatter_add_p, none, indices, hits, **p), indices, u, 0, p)
-        alone = lax.eq(zeros_met, hits)  # no zero among the other factors
-        others = lax.select(alone, lax.div(rest, safe), _zeros(u))
+        nonzero_product = _read(bind(prims.scatter_mul_p, x, indices, safe, **p), indices, u, 0, p)
+        is_zero_int = lax.convert_element_type(is_zero, np.dtype("int32"))
+        no_zeros = lax.broadcast_in_dim(np.int32(0), typeof(x).shape, ())
+        zero_count = _read(bind(prims.scatter_add_p, no_zeros, indices, is_zero_int, **p), indices, u, 0, p)
+        others_nonzero = lax.eq(zero_count, is_zero_int)  # no zero among the other factors
+        others = lax.select(others_nonzero, lax.div(nonzero_product, safe), _zeros(u))
     return out, bind(prims.scatter_add_p, _zeros(x) if t is None else t, indices, lax.mul(tu, others), **p)
 
 
-def scatter_extreme_jvp(prim: Any) -> Any:
+def _make_scatter_minmax_jvp(prim: Any) -> Any:
+    """Return a rule that divides the derivative equally among the operands that attain the max/min."""
     def jvp(primals: Any, tangents: Any, **p: Any) -> Any:
         x, indices, u = primals
         tx, _, tu = tangents
@@ -113,7 +117,7 @@ def scatter_extreme_jvp(prim: Any) -> Any:
         dtype = typeof(x).dtype
         x_is = lax.convert_element_type(lax.eq(x, out), dtype)
         u_is = lax.convert_element_type(lax.eq(u, _read(out, indices, u, 0, p)), dtype)
-        count = bind(prims.scatter_add_p, x_is, indices, u_is, **p)  # how many share the extreme value
+        count = bind(prims.scatter_add_p, x_is, indices, u_is, **p)  # number of operands equal to the max/min
         t = _zeros(x) if tx is None else lax.mul(tx, lax.div(x_is, count))
         if tu is not None:
             weight = lax.div(u_is, _read(count, indices, u, 1, p))
@@ -125,5 +129,5 @@ def scatter_extreme_jvp(prim: Any) -> Any:
 jvp_rules.define(prims.gather_p, gather_jvp)
 jvp_rules.define(prims.scatter_p, scatter_jvp)
 jvp_rules.define(prims.scatter_mul_p, scatter_mul_jvp)
-jvp_rules.define(prims.scatter_min_p, scatter_extreme_jvp(prims.scatter_min_p))
-jvp_rules.define(prims.scatter_max_p, scatter_extreme_jvp(prims.scatter_max_p))
+jvp_rules.define(prims.scatter_min_p, _make_scatter_minmax_jvp(prims.scatter_min_p))
+jvp_rules.define(prims.scatter_max_p, _make_scatter_minmax_jvp(prims.scatter_max_p))

@@ -1,2 +1,2 @@
-"""`dot_general` is bilinear: its facts say so, and it needs no row."""
+"""`dot_general` needs no JVP rule here: it is declared bilinear, so the product rule applies."""
 __all__: list[str] = []

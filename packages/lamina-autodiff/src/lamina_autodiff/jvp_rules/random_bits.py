@@ -1,4 +1,4 @@
-"""Random bits are integers: no derivative; and draws that cannot be repeated have none."""
+"""JVP rules of random bits: integers, so without tangents. `rng_uniform` has none: its draws cannot be repeated."""
 from __future__ import annotations
 
 from lamina_ir import prims

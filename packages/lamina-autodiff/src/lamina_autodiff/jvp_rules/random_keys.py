@@ -1,4 +1,4 @@
-"""Keys and their words are no numbers with derivatives."""
+"""JVP rules of PRNG keys and their uint32 key data: no tangents."""
 from __future__ import annotations
 
 from lamina_ir import prims

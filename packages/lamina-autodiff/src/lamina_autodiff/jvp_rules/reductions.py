@@ -1,4 +1,4 @@
-"""Reductions that are not linear. Extremes: equal ones share the derivative equally."""
+"""JVP rules of nonlinear reductions. For max and min, equal elements share the derivative equally."""
 from __future__ import annotations
 
 from lamina_ir import prims
@@ -14,53 +14,57 @@ hole(prims.reduce_p, "its computation is opaque; write it with lax.reduce_sum, r
                      "lax.associative_scan")
 
 
-def _kept(ndim, axes):
+def _remaining_axes(ndim, axes):
     return tuple([a for a in range(ndim) if a not in axes])
 
 
 def _mark(x, top):
-    """1 where x equals top, else 0, in the dtype of x."""
+    """Return 1 where x equals top, else 0, in the dtype of x."""
     return lax.convert_element_type(lax.eq(x, top), typeof(x).dtype)
 
 
-def _extreme_jvp(prim):
-    """d = sum(t at the extremes) / (number of extremes)."""
+def _make_minmax_jvp(prim):
+    """d = (sum of t over the elements equal to the max/min) / (their number)."""
     def rule(primals, tangents, *, axes):
         (x,), (t,) = primals, tangents
         ans = bind(prim, x, axes=axes)
         shape = typeof(x).shape
-        if 0 in shape:  # the extreme of nothing is a constant
+        if 0 in shape:  # the max/min of no elements is a constant
             return ans, None
-        here = _mark(x, lax.broadcast_in_dim(ans, shape, _kept(len(shape), axes)))
-        share = lax.div(one_like(ans), lax.reduce_sum(here, axes))
-        return ans, lax.mul(lax.reduce_sum(lax.mul(t, here), axes), share)
+        is_top = _mark(x, lax.broadcast_in_dim(ans, shape, _remaining_axes(len(shape), axes)))
+        share = lax.div(one_like(ans), lax.reduce_sum(is_top, axes))
+        return ans, lax.mul(lax.reduce_sum(lax.mul(t, is_top), axes), share)
     return rule
 
 
 def reduce_prod_jvp(primals, tangents, *, axes):
-    """d = sum_i t_i prod_{j != i} x_j, the products made of running ones from both ends, so zeros do no harm."""
+    """d = sum_i t_i prod_{j != i} x_j.
+
+    The product of the others is that of the elements before i times that of the elements after i, both from cumulative
+    products. No division by x_i is needed, so zeros are handled.
+    """
     (x,), (t,) = primals, tangents
     ans = bind(prims.reduce_prod_p, x, axes=axes)
     if not axes:
         return ans, t
     shape = typeof(x).shape
-    kept = _kept(len(shape), axes)
+    remaining = _remaining_axes(len(shape), axes)
     n = 1
     for a in axes:
         n *= shape[a]
-    flat = (*[shape[a] for a in kept], n)
-    row = lax.reshape(lax.transpose(x, kept + tuple(axes)), flat)
-    last = len(kept)
+    flat = (*[shape[a] for a in remaining], n)
+    xs = lax.reshape(lax.transpose(x, remaining + tuple(axes)), flat)
+    last = len(remaining)
     around = ((0, 0, 0),) * last
     one = one_like(x)
-    before = lax.pad(lax.cumprod(row, last), one, (*around, (1, -1, 0)))
-    after = lax.pad(lax.cumprod(row, last, reverse=True), one, (*around, (-1, 1, 0)))
-    t_row = lax.reshape(lax.transpose(t, kept + tuple(axes)), flat)
-    return ans, lax.reduce_sum(lax.mul(t_row, lax.mul(before, after)), (last,))
+    before = lax.pad(lax.cumprod(xs, last), one, (*around, (1, -1, 0)))
+    after = lax.pad(lax.cumprod(xs, last, reverse=True), one, (*around, (-1, 1, 0)))
+    ts = lax.reshape(lax.transpose(t, remaining + tuple(axes)), flat)
+    return ans, lax.reduce_sum(lax.mul(ts, lax.mul(before, after)), (last,))
 
 
 def cumprod_jvp(primals, tangents, *, axis, reverse):
-    """A scan of pairs (product, its tangent) under (a, s) * (b, t) = (a b, s b + a t)."""
+    """Scan pairs (product, tangent) with the product rule (a, s) * (b, t) = (a b, s b + a t), which is associative."""
     (x,), (t,) = primals, tangents
 
     def product(left, right):
@@ -71,17 +75,17 @@ def cumprod_jvp(primals, tangents, *, axis, reverse):
     return ans, lax.associative_scan(product, (x, t), reverse=reverse, axis=axis)[1]
 
 
-def _cumulative_extreme_jvp(prim, pick):
-    """A scan of triples (extreme, sum of the tangents at it, how often it came)."""
+def _make_cumulative_minmax_jvp(prim, pick):
+    """Scan triples (max/min, sum of the tangents of equal elements, their number); the derivative is sum / number."""
     def rule(primals, tangents, *, axis, reverse):
         (x,), (t,) = primals, tangents
 
         def combine(left, right):
             (a, s, m), (b, t, n) = left, right
             top = pick(a, b)
-            here, there = _mark(a, top), _mark(b, top)
-            return (top, lax.add(lax.mul(s, here), lax.mul(t, there)),
-                    lax.add(lax.mul(m, here), lax.mul(n, there)))
+            is_left, is_right = _mark(a, top), _mark(b, top)
+            return (top, lax.add(lax.mul(s, is_left), lax.mul(t, is_right)),
+                    lax.add(lax.mul(m, is_left), lax.mul(n, is_right)))
 
         once = lax.full_like(x, 1)
         _, total, count = lax.associative_scan(combine, (x, t, once), reverse=reverse, axis=axis)
@@ -89,9 +93,9 @@ def _cumulative_extreme_jvp(prim, pick):
     return rule
 
 
-jvp_rules.define(prims.reduce_max_p, _extreme_jvp(prims.reduce_max_p))
-jvp_rules.define(prims.reduce_min_p, _extreme_jvp(prims.reduce_min_p))
+jvp_rules.define(prims.reduce_max_p, _make_minmax_jvp(prims.reduce_max_p))
+jvp_rules.define(prims.reduce_min_p, _make_minmax_jvp(prims.reduce_min_p))
 jvp_rules.define(prims.reduce_prod_p, reduce_prod_jvp)
 jvp_rules.define(prims.cumprod_p, cumprod_jvp)
-jvp_rules.define(prims.cummax_p, _cumulative_extreme_jvp(prims.cummax_p, lax.max))
-jvp_rules.define(prims.cummin_p, _cumulative_extreme_jvp(prims.cummin_p, lax.min))
+jvp_rules.define(prims.cummax_p, _make_cumulative_minmax_jvp(prims.cummax_p, lax.max))
+jvp_rules.define(prims.cummin_p, _make_cumulative_minmax_jvp(prims.cummin_p, lax.min))

@@ -1,4 +1,4 @@
-"""Moving elements is linear, so tangents move along; only `concatenate`, with any number of operands, needs a row."""
+"""JVP rules of primitives that move elements: only `concatenate` and `iota`; the others are declared linear."""
 from __future__ import annotations
 
 from lamina_ir import prims

@@ -1,4 +1,4 @@
-"""`linear_solve`: `dx = A^-1 (db - dA x)`, one more solve with the same programs."""
+"""JVP rule of `linear_solve`: `dx = A^-1 (db - dA x)`, another solve with the same programs."""
 from __future__ import annotations
 
 from typing import Any
@@ -22,7 +22,7 @@ def _linear_solve(linear: Any, primals: list[Any], tangents: list[Any], num_cons
     consts, moved = primals[:num_consts], tangents[:num_consts]
     right = list(tangents[num_consts:])
     if any(t is not None for t in moved):
-        # `change` is dA x: the matvec pushed along its constants, at the solution.
+        # `change` is dA x: the derivative of the matvec with respect to its constants, at the solution.
         _, change = run_jvp(lambda *cs: eval_jaxpr(matvec, (*cs, *outs[:n])), consts, moved, linear)
         right = [r if c is None else lax.neg(c) if r is None else lax.sub(r, c) for r, c in zip(right, change)]
     if all(r is None for r in right):

@@ -1,4 +1,4 @@
-"""Slopes of the incomplete gamma and beta functions: densities, and derivatives of series by their parameter."""
+"""JVP rules of the incomplete gamma and beta functions: densities, and derivatives with respect to the parameter."""
 from __future__ import annotations
 
 from lamina_ir import prims
@@ -12,7 +12,10 @@ __all__: list[str] = []
 
 
 def _density(a, x):
-    """x^(a-1) e^-x / gamma(a), with its limits at x = 0: 0, 1 or infinity as a is above, at or below 1."""
+    """The gamma density x^(a-1) e^-x / Gamma(a) = dP(a, x)/dx.
+
+    At x = 0 it is its limit: 0 for a > 1, 1 for a = 1, infinity for a < 1.
+    """
     at_0 = lax.eq(x, 0.0)
     inside = lax.select(at_0, one_like(x), x)
     value = lax.exp(lax.sub(lax.sub(lax.mul(lax.sub(a, 1.0), lax.log(inside)), x), lax.lgamma(a)))
@@ -21,12 +24,16 @@ def _density(a, x):
     return lax.select(at_0, limit, value)
 
 
-def _sample_slope(a, x, ans):
-    """d/dx of -P_a / p is digamma(a) - log x - ans p'/p, with p'/p = (a - 1) / x - 1."""
+def _gamma_sample_derivative(a, x, ans):
+    """d ans / dx for ans = -P_a / p, where P(a, x) is the gamma distribution, P_a = dP/da and p = dP/dx its density.
+
+    Since P_ax = p_a = p (log x - digamma(a)), it is digamma(a) - log x - ans p'/p with p'/p = (a - 1) / x - 1.
+    """
     return lax.sub(lax.sub(lax.digamma(a), lax.log(x)), lax.mul(ans, lax.sub(lax.div(lax.sub(a, 1.0), x), 1.0)))
 
 
 def _beta_density(a, b, x, ans):
+    """The beta density x^(a-1) (1-x)^(b-1) / B(a, b), computed by logarithms."""
     logs = lax.add(lax.mul(lax.sub(a, 1.0), lax.log(x)), lax.mul(lax.sub(b, 1.0), lax.log1p(lax.neg(x))))
     norm = lax.sub(lax.lgamma(lax.add(a, b)), lax.add(lax.lgamma(a), lax.lgamma(b)))
     return lax.exp(lax.add(logs, norm))
@@ -36,5 +43,5 @@ slope(prims.igamma_p, lambda a, x, ans: lax.igamma_grad_a(a, x), lambda a, x, an
 slope(prims.igammac_p, lambda a, x, ans: lax.neg(lax.igamma_grad_a(a, x)), lambda a, x, ans: lax.neg(_density(a, x)))
 slope(prims.igamma_grad_a_p, _undefined("igamma_grad_a", "a"),
       lambda a, x, ans: lax.mul(_density(a, x), lax.sub(lax.log(x), lax.digamma(a))))
-slope(prims.random_gamma_grad_p, _undefined("random_gamma_grad", "a"), _sample_slope)
+slope(prims.random_gamma_grad_p, _undefined("random_gamma_grad", "a"), _gamma_sample_derivative)
 slope(prims.regularized_incomplete_beta_p, _undefined("betainc", "a"), _undefined("betainc", "b"), _beta_density)

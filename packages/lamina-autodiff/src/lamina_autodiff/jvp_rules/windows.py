@@ -1,4 +1,4 @@
-"""Forward rows of window reductions. A sum is linear; an extreme takes the tangent of the first element that has it."""
+"""JVP rules of window reductions. Sums are linear; max and min take the tangent of the first element equal to them."""
 from __future__ import annotations
 
 from lamina_ir import dtypes, prims
@@ -11,7 +11,7 @@ __all__: list[str] = []
 hole(prims.reduce_window_p, "its computation is opaque; write it with addition, multiplication, lax.max or lax.min")
 
 
-def _extreme_jvp(prim, select):
+def _make_minmax_jvp(prim, select):
     def rule(primals, tangents, **params):
         (x,), (t,) = primals, tangents
         ans = bind(prim, x, **params)
@@ -22,16 +22,16 @@ def _extreme_jvp(prim, select):
 
 
 def reduce_window_prod_jvp(primals, tangents, **params):
-    """The windows side by side along a new axis, and the derivative of a product over it."""
+    """Stack the elements of each window along a new axis, and use the JVP rule of `reduce_prod` over it."""
     (x,), (t,) = primals, tangents
     ans = bind(prims.reduce_window_prod_p, x, **params)
     if t is None:
         return ans, None
     dtype = typeof(x).dtype
-    rows, moves = (stacked_windows(v, scalar(start, dtype), **params) for v, start in ((x, 1), (t, 0)))
-    return ans, jvp_rules[prims.reduce_prod_p]((rows,), (moves,), axes=(0,))[1]
+    stacked, stacked_t = (stacked_windows(v, scalar(start, dtype), **params) for v, start in ((x, 1), (t, 0)))
+    return ans, jvp_rules[prims.reduce_prod_p]((stacked,), (stacked_t,), axes=(0,))[1]
 
 
-jvp_rules.define(prims.reduce_window_max_p, _extreme_jvp(prims.reduce_window_max_p, "ge"))
-jvp_rules.define(prims.reduce_window_min_p, _extreme_jvp(prims.reduce_window_min_p, "le"))
+jvp_rules.define(prims.reduce_window_max_p, _make_minmax_jvp(prims.reduce_window_max_p, "ge"))
+jvp_rules.define(prims.reduce_window_min_p, _make_minmax_jvp(prims.reduce_window_min_p, "le"))
 jvp_rules.define(prims.reduce_window_prod_p, reduce_window_prod_jvp)

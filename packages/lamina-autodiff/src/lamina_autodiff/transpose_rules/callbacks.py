@@ -1,4 +1,4 @@
-"""Calls of the host are linear in nothing. Those that debug a linear program have no results, so no cotangents."""
+"""Transpose rules of host callbacks: none for nonlinear ones; a debug callback has no results, so no cotangents."""
 from __future__ import annotations
 
 from typing import Any

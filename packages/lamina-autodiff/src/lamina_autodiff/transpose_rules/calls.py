@@ -1,2 +1,2 @@
-"""Calls: the transpose of a call is a call of the transpose, as its flow says (see flows.py)."""
+"""Calls need no transpose rule here: `engine.higher_order` derives it from the region signature."""
 __all__: list[str] = []

@@ -1,6 +1,9 @@
-"""Collectives: transposes of the matrices that take all members' inputs to all members' outputs. So `psum` transposes to
-`psum`, and `all_gather` to `psum_scatter`. Where values that are the same on all members of an axis count
-once (`counts_once`), what these give is one value: its cotangent is that of each member's operand, or part."""
+"""Transpose rules of collectives: transposes of the linear map from the operands of all members to all results.
+
+So `psum` transposes to `psum`, and `all_gather` to `psum_scatter`. Over axes where a replicated value counts once
+(`counts_once`), the result of `psum` or `all_gather` is one value with one cotangent. Then the transpose passes this
+cotangent, or the member's part of it, to each member without a sum.
+"""
 from __future__ import annotations
 
 import numpy as np
@@ -17,19 +20,19 @@ __all__: list[str] = []
 
 def psum_transpose(cts, *args, axes, axis_index_groups):
     names, positions = split_axes("psum", axes)
-    wanted = [ct is not None and is_linear(x) for ct, x in zip(cts, args, strict=True)]
-    sums = [ct for ct, on in zip(cts, wanted, strict=True) if on]
+    active = [ct is not None and is_linear(x) for ct, x in zip(cts, args, strict=True)]
+    sums = [ct for ct, on in zip(cts, active, strict=True) if on]
     if axis_index_groups is None:
         names = tuple([name for name in names if not counts_once(name)])
     if names and sums:
         sums = bind(prims.psum_p, *sums, axes=names, axis_index_groups=axis_index_groups)
 
-    def spread(ct, x):  # back along the operand's own axes
+    def broadcast(ct, x):  # along the operand's positional axes, over which psum summed too
         shape = x.aval.shape
         return lax.broadcast_in_dim(ct, shape, tuple([a for a in range(len(shape)) if a not in positions])) if positions else ct
 
     found = iter(sums)
-    back = [spread(next(found), x) if on else None for x, on in zip(args, wanted, strict=True)]
+    back = [broadcast(next(found), x) if on else None for x, on in zip(args, active, strict=True)]
     return back[0] if len(args) == 1 else back
 
 
@@ -37,14 +40,14 @@ def all_gather_transpose(ct, x, *, all_gather_dimension, **params):
     names = params["axis_name"]
     names = names if type(names) is tuple else (names,)
     if params["axis_index_groups"] is None and any(map(counts_once, names)):
-        each = tuple([name for name in names if not counts_once(name)])
-        if each:
-            ct, = bind(prims.psum_p, ct, axes=each, axis_index_groups=None)
-        mine = lax.axis_index(params["axis_name"])
+        summed = tuple([name for name in names if not counts_once(name)])
+        if summed:
+            ct, = bind(prims.psum_p, ct, axes=summed, axis_index_groups=None)
+        index = lax.axis_index(params["axis_name"])
         if not params["tiled"]:
-            return lax.dynamic_index_in_dim(ct, mine, all_gather_dimension, keepdims=False)
+            return lax.dynamic_index_in_dim(ct, index, all_gather_dimension, keepdims=False)
         size = x.aval.shape[all_gather_dimension]
-        return lax.dynamic_slice_in_dim(ct, lax.mul(mine, np.int32(size)), size, all_gather_dimension)
+        return lax.dynamic_slice_in_dim(ct, lax.mul(index, np.int32(size)), size, all_gather_dimension)
     return bind(prims.psum_scatter_p, ct, scatter_dimension=all_gather_dimension, **params)
 
 
@@ -68,4 +71,4 @@ transpose_rules.define(prims.ppermute_p, ppermute_transpose)
 transpose_rules.hole(prims.pmax_p, "it is not linear")
 transpose_rules.hole(prims.pmin_p, "it is not linear")
 transpose_rules.hole(prims.axis_index_p, "it has no operand")
-transpose_rules.hole(prims.xla_pmap_p, "its row comes with lamina_parallel; import that too")
+transpose_rules.hole(prims.xla_pmap_p, "its rule is defined by lamina_parallel; import that too")

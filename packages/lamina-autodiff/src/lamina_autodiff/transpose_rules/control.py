@@ -1,4 +1,4 @@
-"""Transposes of control flow: those of loops and branches follow from their flow (see flows.py)."""
+"""Transpose rules of control flow; those of loops and branches are derived by `engine.higher_order`."""
 from __future__ import annotations
 
 from lamina_ir import prims

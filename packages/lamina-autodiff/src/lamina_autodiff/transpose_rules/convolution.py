@@ -1,12 +1,17 @@
-"""Transposes of the convolution: again convolutions, with the roles of strides and dilations exchanged.
+"""Transpose rule of the convolution: again a convolution, with the roles of strides and dilations exchanged.
 
-One spatial axis, kernel position k, input place i, output place p meet where `p * stride + k * gap = low + i * spread`.
-For the input: `i * spread + k' * gap = low' + p * stride` with the kernel reversed, `k' = K - 1 - k`, and
-`low' = (K - 1) * gap - low`: the cotangent is spread by the stride and windows move by the spread.
-For the kernels: `k * gap + p * stride = low + i * spread`: windows move by the gap, and the cotangent is the kernel,
-with the stride as its gaps. In both the high padding makes the length come out right.
-Features that are summed over trade places with those that are not: of the batch, input and output features each of the
-three convolutions sums over one.
+On one spatial axis, kernel index k and input index i contribute to output index p if
+`p * stride + k * gap = low + i * dilation`, where gap is the dilation of the kernel and dilation that of the input.
+
+Transpose in the input: with the kernel reversed, `k' = K - 1 - k`, the condition is
+`i * dilation + k' * gap = low' + p * stride` with `low' = (K - 1) * gap - low`. So the cotangent is dilated by stride,
+and windows move by dilation.
+
+Transpose in the kernel: `k * gap + p * stride = low + i * dilation`. So windows move by gap, and the cotangent is the
+kernel, with dilation stride.
+
+In both cases the high padding follows from the length of the result. The three convolutions each sum over one of batch,
+input features and output features; the dimension numbers are permuted accordingly.
 """
 from __future__ import annotations
 
@@ -22,13 +27,13 @@ __all__: list[str] = []
 
 
 def _split(x, axis, groups):
-    """Axis `axis` as two: groups outside."""
+    """Split `axis` into two axes, groups first."""
     shape = typeof(x).shape
     return lax.reshape(x, (*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1:]))
 
 
 def _merged_into(x, groups_axis, axis):
-    """The axis of groups moved in front of `axis` (as counted without it) and merged with it."""
+    """Move the axis of groups in front of `axis` (counted without it) and merge the two."""
     order = [a for a in range(len(typeof(x).shape)) if a != groups_axis]
     order.insert(axis, groups_axis)
     x = lax.transpose(x, tuple(order))
@@ -36,11 +41,11 @@ def _merged_into(x, groups_axis, axis):
     return lax.reshape(x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2:]))
 
 
-def _as(x, dtype):
+def _cast(x, dtype):
     return x if typeof(x).dtype == dtype else lax.convert_element_type(x, dtype)
 
 
-def _for_lhs(ct, lhs, rhs, groups, batch_groups, numbers, lhs_dilation, padding, rhs_dilation, strides, precision):
+def _transpose_lhs(ct, lhs, rhs, groups, batch_groups, numbers, lhs_dilation, padding, rhs_dilation, strides, precision):
     lhs_spec, rhs_spec, out_spec = numbers
     shape, window = lhs.shape, typeof(rhs).shape
     n = groups * batch_groups
@@ -49,12 +54,12 @@ def _for_lhs(ct, lhs, rhs, groups, batch_groups, numbers, lhs_dilation, padding,
         out_axis, in_axis = rhs_spec[:2]
         rhs = _merged_into(_split(rhs, out_axis, n), out_axis, in_axis)
     pads = []
-    for i, p, k, (low, _), spread, gap, stride in zip(
+    for i, p, k, (low, _), dilation, gap, stride in zip(
             [shape[a] for a in lhs_spec[2:]], [typeof(ct).shape[a] for a in out_spec[2:]],
             [window[a] for a in rhs_spec[2:]], padding, lhs_dilation, rhs_dilation, strides, strict=True):
-        reach = dilated_length(k, gap)
-        before = max(reach - 1, 0) - low
-        pads.append((before, dilated_length(i, spread) + reach - 1 - before - dilated_length(p, stride)))
+        extent = dilated_length(k, gap)
+        before = max(extent - 1, 0) - low
+        pads.append((before, dilated_length(i, dilation) + extent - 1 - before - dilated_length(p, stride)))
     swapped = ConvDimensionNumbers(out_spec, (rhs_spec[1], rhs_spec[0], *rhs_spec[2:]), lhs_spec)
     out = bind(prims.conv_general_dilated_p, ct, rhs, batch_group_count=1, dimension_numbers=swapped,
                feature_group_count=n, lhs_dilation=strides, padding=tuple(pads), precision=precision,
@@ -65,17 +70,17 @@ def _for_lhs(ct, lhs, rhs, groups, batch_groups, numbers, lhs_dilation, padding,
     return out
 
 
-def _for_rhs(ct, lhs, rhs, groups, batch_groups, numbers, lhs_dilation, padding, rhs_dilation, strides, precision):
+def _transpose_rhs(ct, lhs, rhs, groups, batch_groups, numbers, lhs_dilation, padding, rhs_dilation, strides, precision):
     lhs_spec, rhs_spec, out_spec = numbers
     shape, window = typeof(lhs).shape, rhs.shape
     pads = []
-    for i, p, k, (low, _), spread, gap, stride in zip(
+    for i, p, k, (low, _), dilation, gap, stride in zip(
             [shape[a] for a in lhs_spec[2:]], [typeof(ct).shape[a] for a in out_spec[2:]],
             [window[a] for a in rhs_spec[2:]], padding, lhs_dilation, rhs_dilation, strides, strict=True):
-        pads.append((low, dilated_length(k, gap) + dilated_length(p, stride) - 1 - low - dilated_length(i, spread)))
-    turned = ConvDimensionNumbers((lhs_spec[1], lhs_spec[0], *lhs_spec[2:]), (out_spec[1], out_spec[0], *out_spec[2:]),
-                                  (rhs_spec[1], rhs_spec[0], *rhs_spec[2:]))
-    return bind(prims.conv_general_dilated_p, lhs, ct, batch_group_count=groups, dimension_numbers=turned,
+        pads.append((low, dilated_length(k, gap) + dilated_length(p, stride) - 1 - low - dilated_length(i, dilation)))
+    permuted = ConvDimensionNumbers((lhs_spec[1], lhs_spec[0], *lhs_spec[2:]), (out_spec[1], out_spec[0], *out_spec[2:]),
+                                    (rhs_spec[1], rhs_spec[0], *rhs_spec[2:]))
+    return bind(prims.conv_general_dilated_p, lhs, ct, batch_group_count=groups, dimension_numbers=permuted,
                 feature_group_count=batch_groups, lhs_dilation=lhs_dilation, padding=tuple(pads), precision=precision,
                 preferred_element_type=None, rhs_dilation=strides, window_strides=rhs_dilation)
 
@@ -83,18 +88,18 @@ def _for_rhs(ct, lhs, rhs, groups, batch_groups, numbers, lhs_dilation, padding,
 def conv_general_dilated_transpose(ct, lhs, rhs, *, batch_group_count, dimension_numbers, feature_group_count,
                                    lhs_dilation, padding, precision, preferred_element_type, rhs_dilation,
                                    window_strides):
-    wanted, other, rule = (lhs, rhs, _for_lhs) if is_linear(lhs) else (rhs, lhs, _for_rhs)
-    aval = wanted.aval
+    linear, other, rule = (lhs, rhs, _transpose_lhs) if is_linear(lhs) else (rhs, lhs, _transpose_rhs)
+    aval = linear.aval
     if 0 in typeof(ct).shape or 0 in aval.shape or 0 in typeof(other).shape:
         out = lax.full(aval.shape, 0, aval.dtype)
     else:
         if precision is not None:
-            precision = (precision[1], precision[0]) if rule is _for_rhs else precision
-        held = _as(other, typeof(ct).dtype)
-        operands = (ct, aval, held) if rule is _for_lhs else (ct, held, aval)
-        out = _as(rule(*operands, feature_group_count, batch_group_count, dimension_numbers, lhs_dilation, padding,
-                       rhs_dilation, window_strides, precision), aval.dtype)
-    return (out, None) if rule is _for_lhs else (None, out)
+            precision = (precision[1], precision[0]) if rule is _transpose_rhs else precision
+        other = _cast(other, typeof(ct).dtype)
+        operands = (ct, aval, other) if rule is _transpose_lhs else (ct, other, aval)
+        out = _cast(rule(*operands, feature_group_count, batch_group_count, dimension_numbers, lhs_dilation, padding,
+                         rhs_dilation, window_strides, precision), aval.dtype)
+    return (out, None) if rule is _transpose_lhs else (None, out)
 
 
 transpose_rules.define(prims.conv_general_dilated_p, conv_general_dilated_transpose)

@@ -1,4 +1,7 @@
-"""Calls with rules, transposed: a recomputing call recomputes in its transpose, a transposed call runs its program."""
+"""Transpose rules of calls with custom rules, of checkpointed calls and of identity-like primitives.
+
+A checkpointed call recomputes its residuals in its transpose. A transposed call runs its `transpose_jaxpr`.
+"""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -21,12 +24,12 @@ __all__: list[str] = []
 
 def _call_transpose(prim: Any, cts: list[Any], args: Any, call_jaxpr: Any, params: dict[str, Any]) -> Any:
     linear = tuple(is_linear(a) for a in args)
-    # What members share is summed over them behind the call, or by the batching rule's own program.
+    # The sum over members for a replicated operand comes after the call; with a batching rule, inside its program.
     back = transpose_program(call_jaxpr, linear, tuple(ct is not None for ct in cts), open="rule" not in params)
-    held = [a for a in args if not is_linear(a)]
+    known = [a for a in args if not is_linear(a)]
     if "rule" in params:
-        params["rule"] = _transposed_rule(params["rule"], call_jaxpr, linear, cts, back.active_out)
-    outs = run_program(prim, back.program, [*held, *nonzero(cts)], **params)
+        params["rule"] = _transpose_batching_rule(params["rule"], call_jaxpr, linear, cts, back.active_out)
+    outs = run_program(prim, back.program, [*known, *nonzero(cts)], **params)
     overs = [a.aval.over for a, on in zip([a for a in args if is_linear(a)], back.active_out) if on]
     outs = still_open(outs, back.program.out_avals, overs)
     result = spread(spread(outs, back.active_out), linear)
@@ -34,7 +37,8 @@ def _call_transpose(prim: Any, cts: list[Any], args: Any, call_jaxpr: Any, param
 
 
 def remat_transpose(cts: list[Any], *args: Any, call_jaxpr: Any, **params: Any) -> Any:
-    # It computes its forward part again, and must not be merged with it; a transpose keeps nothing any more.
+    # The transpose recomputes the forward part and must not be merged with it (`differentiated`). It saves nothing
+    # further.
     params["differentiated"] = True
     params["policy"] = None
     return _call_transpose(prims.remat_p, cts, args, call_jaxpr, params)
@@ -44,18 +48,17 @@ def custom_vmap_call_transpose(cts: list[Any], *args: Any, call_jaxpr: Any, **pa
     return _call_transpose(prims.custom_vmap_call_p, cts, args, call_jaxpr, params)
 
 
-def _transposed_rule(rule: Any, closed: Any, linear: Sequence[bool], cts: Sequence[Any], active: Sequence[bool]) -> Any:
-    """The batching rule of the transpose is the transpose of the batching rule, with all linear operands batched."""
+def _transpose_batching_rule(rule: Any, closed: Any, linear: Sequence[bool], cts: Sequence[Any], active: Sequence[bool]) -> Any:
+    """Return the batching rule of the transpose: the transposed batching rule, with all linear operands batched."""
     if rule.call is None:
         return rule
     on = [ct is not None for ct in cts]
 
     def call(size: int, batched: Sequence[bool], args: Sequence[Any]) -> Any:
-        # args: values that are held, then cotangents. fixed: per operand of the rule (value, batched), None where it is
-        # linear.
+        # args: known values, then cotangents. fixed: per operand of the rule (value, batched), or None if it is linear.
         n = len(linear) - sum(linear)
-        held, flags = iter(args[:n]), iter(batched[:n])
-        fixed = [None if is_lin else (next(held), next(flags)) for is_lin in linear]
+        known, flags = iter(args[:n]), iter(batched[:n])
+        fixed = [None if is_lin else (next(known), next(flags)) for is_lin in linear]
         given = [x if b else _repeat(x, size) for x, b in zip(args[n:], batched[n:])]
         avals = [a.strong() for a, is_lin in zip(closed.in_avals, linear) if is_lin]
         out_batched: list[bool] = []
@@ -68,8 +71,8 @@ def _transposed_rule(rule: Any, closed: Any, linear: Sequence[bool], cts: Sequen
 
         wide = [shaped((size, *a.shape), a.dtype) for a in avals]
         back = record_linear(run, wide).backward(spread(given, on))
-        kept = [zeros_of(w) if b is None else b for b, w, a in zip(back, wide, active) if a]
-        return kept, [True] * len(kept)
+        found = [zeros_of(w) if b is None else b for b, w, a in zip(back, wide, active) if a]
+        return found, [True] * len(found)
 
     return prims.Rule(rule.name, call=call)
 
@@ -77,7 +80,7 @@ def _transposed_rule(rule: Any, closed: Any, linear: Sequence[bool], cts: Sequen
 def transposed_call_transpose(cts: list[Any], *args: Any, forward: Any, num_held: int, transpose_jaxpr: Any) -> Any:
     avals = transpose_jaxpr.in_avals[num_held:]
     given = [zeros_of(a) if ct is None else ct for ct, a in zip(cts, avals)]
-    line, now.source = now.source, rule_lines("backward")  # the lines of the user's backward rule
+    line, now.source = now.source, rule_lines("backward")  # equations get the lines of the user's backward rule
     try:
         found = eval_jaxpr(transpose_jaxpr, [*args[:num_held], *given])
     finally:
@@ -87,26 +90,26 @@ def transposed_call_transpose(cts: list[Any], *args: Any, forward: Any, num_held
     return [None] * num_held + [b if is_linear(a) else None for a, b in zip(args[num_held:], found)]
 
 
-def _body_transpose(prim: Any) -> Any:
-    """Linear in what it is given: through the function itself."""
+def _make_body_transpose(prim: Any) -> Any:
+    """Return a rule that transposes the function itself, ignoring its custom derivative: the call is linear."""
     def rule(cts: list[Any], *args: Any, call_jaxpr: Any, **params: Any) -> Any:
         return _call_transpose(prims.xla_call_p, cts, args, call_jaxpr, dict(
             name=params["name"], donated_invars=(), inline=False, device=None, backend=None))
     return rule
 
 
-def _barrier_back(cts: list[Any]) -> list[Any]:
+def _transpose_barrier(cts: list[Any]) -> list[Any]:
     return spread(bind(prims.optimization_barrier_p, *nonzero(cts)), [ct is not None for ct in cts])
 
 
-transpose_rules.define(prims.custom_jvp_call_p, _body_transpose(prims.custom_jvp_call_p))
-transpose_rules.define(prims.custom_vjp_call_p, _body_transpose(prims.custom_vjp_call_p))
+transpose_rules.define(prims.custom_jvp_call_p, _make_body_transpose(prims.custom_jvp_call_p))
+transpose_rules.define(prims.custom_vjp_call_p, _make_body_transpose(prims.custom_vjp_call_p))
 transpose_rules.define(prims.custom_vmap_call_p, custom_vmap_call_transpose)
 transpose_rules.define(prims.transposed_call_p, transposed_call_transpose)
 transpose_rules.define(prims.remat_p, remat_transpose)
 transpose_rules.define(prims.name_p, lambda ct, x, *, name: ct)
 transpose_rules.define(prims.to_memory_p, lambda ct, x, *, memory_kind: ct)
 transpose_rules.define(prims.optimization_barrier_p, lambda cts, *args: (
-    _barrier_back(cts)[0] if len(args) == 1 else _barrier_back(cts)))
+    _transpose_barrier(cts)[0] if len(args) == 1 else _transpose_barrier(cts)))
 transpose_rules.define(prims.sharding_constraint_p, lambda ct, x, **params: bind(prims.sharding_constraint_p, ct,
                                                                                    **params))

@@ -1,6 +1,7 @@
-"""Transpose rows of the elementwise ops that occur in linear programs. A rank-0 operand's cotangent is summed.
+"""Transpose rules of the elementwise primitives that occur in linear programs.
 
-Complex cotangents pair with tangents as `Re(sum(ct * t))`, without conjugation.
+The cotangent of a broadcast rank-0 operand is summed. Complex cotangents pair with tangents as `Re(sum(ct * t))`,
+without conjugation.
 """
 from __future__ import annotations
 
@@ -19,40 +20,40 @@ __all__: list[str] = []
 _define = transpose_rules.define
 
 
-def fold(ct: Any, x: Any) -> Any:
-    """`ct` for the operand `x`: summed to rank 0 where `x` was broadcast."""
+def _unbroadcast(ct: Any, x: Any) -> Any:
+    """Return the cotangent of the operand `x`: `ct`, summed to rank 0 if `x` was broadcast."""
     if x.aval.shape == ct.shape:
         return ct
     return bind(prims.reduce_sum_p, ct, axes=tuple(range(ct.ndim)))
 
 
 def add_transpose(ct: Any, x: Any, y: Any) -> Any:
-    return fold(ct, x) if is_linear(x) else None, fold(ct, y) if is_linear(y) else None
+    return _unbroadcast(ct, x) if is_linear(x) else None, _unbroadcast(ct, y) if is_linear(y) else None
 
 
 def sub_transpose(ct: Any, x: Any, y: Any) -> Any:
-    return fold(ct, x) if is_linear(x) else None, lax.neg(fold(ct, y)) if is_linear(y) else None
+    return _unbroadcast(ct, x) if is_linear(x) else None, lax.neg(_unbroadcast(ct, y)) if is_linear(y) else None
 
 
 def mul_transpose(ct: Any, x: Any, y: Any) -> Any:
-    # `is_linear` and the common case of `fold` are written out: the commonest row
+    # `is_linear` and the common case of `_unbroadcast` are inlined: this is the most frequent rule.
     if type(x) is LinearTracer:
         out = lax.mul(ct, y)
-        return out if x.aval.shape == out.shape else fold(out, x), None
+        return out if x.aval.shape == out.shape else _unbroadcast(out, x), None
     out = lax.mul(ct, x)
-    return None, out if y.aval.shape == out.shape else fold(out, y)
+    return None, out if y.aval.shape == out.shape else _unbroadcast(out, y)
 
 
 def select_transpose(ct: Any, pred: Any, on_true: Any, on_false: Any) -> Any:
     zero = scalar(0, ct.dtype)
-    return (None, fold(lax.select(pred, ct, zero), on_true) if is_linear(on_true) else None,
-            fold(lax.select(pred, zero, ct), on_false) if is_linear(on_false) else None)
+    return (None, _unbroadcast(lax.select(pred, ct, zero), on_true) if is_linear(on_true) else None,
+            _unbroadcast(lax.select(pred, zero, ct), on_false) if is_linear(on_false) else None)
 
 
 def complex_transpose(ct: Any, x: Any, y: Any) -> Any:
-    """z = x + i y, so Re(ct z) = Re(ct) x - Im(ct) y."""
-    return (fold(lax.real(ct), x) if is_linear(x) else None,
-            lax.neg(fold(lax.imag(ct), y)) if is_linear(y) else None)
+    """For z = x + i y, Re(ct z) = Re(ct) x - Im(ct) y."""
+    return (_unbroadcast(lax.real(ct), x) if is_linear(x) else None,
+            lax.neg(_unbroadcast(lax.imag(ct), y)) if is_linear(y) else None)
 
 
 def convert_element_type_transpose(ct: Any, x: Any, *, new_dtype: Any, weak_type: bool) -> Any:
@@ -61,11 +62,11 @@ def convert_element_type_transpose(ct: Any, x: Any, *, new_dtype: Any, weak_type
 
 _define(prims.neg_p, lambda ct, x: lax.neg(ct))
 _define(prims.copy_p, lambda ct, x: ct)
-_define(prims.stop_gradient_p, lambda ct, x: None)  # of a tangent that no result reads, in a batched cond
+_define(prims.stop_gradient_p, lambda ct, x: None)  # of a tangent that no result uses, in a batched cond
 _define(prims.add_p, add_transpose)
 _define(prims.sub_p, sub_transpose)
 _define(prims.mul_p, mul_transpose)
-_define(prims.div_p, lambda ct, x, y: (fold(lax.div(ct, y), x), None))
+_define(prims.div_p, lambda ct, x, y: (_unbroadcast(lax.div(ct, y), x), None))
 _define(prims.select_p, select_transpose)
 _define(prims.convert_element_type_p, convert_element_type_transpose)
 _define(prims.real_p, lambda ct, x: lax.complex(ct, scalar(0, ct.dtype)))

@@ -1,4 +1,4 @@
-"""Transposes of solves in the right-hand side: solves with the transposed matrix."""
+"""Transpose rules of solves in the right-hand side: solves with the transposed matrix."""
 from __future__ import annotations
 
 from lamina_ir import prims
@@ -15,7 +15,7 @@ def triangular_solve_transpose(ct, a, b, *, transpose_a, **params):
 
 
 def tridiagonal_solve_transpose(ct, dl, d, du, b):
-    """Below the diagonal of T^T stands what stood above it, one place further on."""
+    """Solve T^T x = ct. The lower diagonal of T^T is the upper diagonal of T shifted by one row, and vice versa."""
     around = [(0, 0, 0)] * (len(typeof(d).shape) - 1)
     zero = scalar(0, typeof(d).dtype)
     below, above = lax.pad(du, zero, [*around, (1, -1, 0)]), lax.pad(dl, zero, [*around, (-1, 1, 0)])

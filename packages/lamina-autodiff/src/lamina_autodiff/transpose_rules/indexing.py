@@ -1,4 +1,4 @@
-"""Reading a window transposes to adding into it, writing it to reading it and clearing what was below."""
+"""Transpose rules of indexing primitives: a read transposes to an addition, a write to a read and a clearing."""
 from __future__ import annotations
 
 from typing import Any
@@ -21,19 +21,19 @@ def _zeros(aval: Any) -> Any:
 
 
 def dynamic_slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: Any) -> Any:
-    # x* = P' y*: the window, put back into zeros.
+    # y = P x selects the window. x* = P^T y*: the window written into zeros.
     out = bind(prims.dynamic_update_slice_p, _zeros(x.aval), ct, *starts)
     return (out, *(None for _ in starts)) if starts else out
 
 
 def dynamic_update_slice_transpose(ct: Any, x: Any, update: Any, *starts: Any) -> Any:
-    # y is u in the window and x around it: x* is y* with a hole, u* what stands in the hole.
+    # y is u inside the window and x outside: x* is y* with zeros in the window, u* is y* inside the window.
     shape, dtype = update.shape, ct.dtype
     ct_x = ct_update = None
     if is_linear(x):
         zero = np.zeros((), dtype)[()]
-        hole = lax.broadcast_in_dim(zero, shape, ()) if shape else zero
-        ct_x = bind(prims.dynamic_update_slice_p, ct, hole, *starts)
+        cleared = lax.broadcast_in_dim(zero, shape, ()) if shape else zero
+        ct_x = bind(prims.dynamic_update_slice_p, ct, cleared, *starts)
     if is_linear(update):
         ct_update = bind(prims.dynamic_slice_p, ct, *starts, slice_sizes=tuple(shape))
     return ct_x, ct_update, *(None for _ in starts)
@@ -41,7 +41,7 @@ def dynamic_update_slice_transpose(ct: Any, x: Any, update: Any, *starts: Any) -
 
 def gather_transpose(ct: Any, x: Any, indices: Any, *, dimension_numbers: Any, fill_value: Any,
                      indices_are_sorted: bool, mode: Any, slice_sizes: Any, unique_indices: bool) -> Any:
-    # What is read several times gets the sum of the cotangents.
+    # An element that is read several times gets the sum of the cotangents.
     out = bind(prims.scatter_add_p, _zeros(x.aval), indices, ct, mode=mode, unique_indices=unique_indices,
                indices_are_sorted=indices_are_sorted, dimension_numbers=ScatterDimensionNumbers(*dimension_numbers))
     return out, None
@@ -49,7 +49,7 @@ def gather_transpose(ct: Any, x: Any, indices: Any, *, dimension_numbers: Any, f
 
 def _read(ct: Any, indices: Any, updates: Any, *, dimension_numbers: Any, indices_are_sorted: bool, mode: Any,
           unique_indices: bool) -> Any:
-    """The cotangents found where the updates went; zero where they went nowhere."""
+    """Gather the cotangents at the positions of the updates; zero for updates that are out of bounds."""
     if 0 in ct.shape:
         return _zeros(updates.aval)
     window, inserted, index_map, x_batch, i_batch = dimension_numbers
@@ -66,17 +66,17 @@ def scatter_add_transpose(ct: Any, x: Any, indices: Any, updates: Any, **p: Any)
 
 
 def scatter_transpose(ct: Any, x: Any, indices: Any, updates: Any, **p: Any) -> Any:
-    # What was overwritten has no part in the result: x* has holes there.
+    # Overwritten elements of x do not occur in the result: x* is zero there.
     ct_x = ct_updates = None
     if is_linear(x):
         zero = np.zeros((), ct.dtype)[()]
-        hole = lax.broadcast_in_dim(zero, updates.shape, ()) if updates.shape else zero
-        ct_x = bind(prims.scatter_p, ct, indices, hole, **p)
+        cleared = lax.broadcast_in_dim(zero, updates.shape, ()) if updates.shape else zero
+        ct_x = bind(prims.scatter_p, ct, indices, cleared, **p)
     if is_linear(updates):
         if not p["unique_indices"]:
-            raise MissingRuleError("transpose of `scatter`: the updates' cotangent is known only when no two windows "
-                                   "overlap; pass unique_indices=True, or differentiate instead (jvp finds out which "
-                                   "update stayed)")
+            raise MissingRuleError("transpose of `scatter`: the updates' cotangent is known only if no two windows "
+                                   "overlap; pass unique_indices=True, or differentiate instead (jvp determines which "
+                                   "update was written)")
         ct_updates = _read(ct, indices, updates, **p)
     return ct_x, None, ct_updates
 
@@ -87,7 +87,7 @@ def scatter_mul_transpose(ct: Any, x: Any, indices: Any, updates: Any, **p: Any)
     if not p["unique_indices"]:
         raise MissingRuleError("transpose of `scatter_mul`: linear in its updates only when no two windows overlap; "
                                "pass unique_indices=True")
-    # y = x u at the windows: u* = x y* there.
+    # y = x u in the windows, so u* = x y* there.
     return None, None, _read(lax.mul(ct, x), indices, updates, **p)
 
 

@@ -1,4 +1,4 @@
-"""Transpose of `dot_general` in either operand: again a `dot_general`, with the other operand."""
+"""Transpose rule of `dot_general`: the product of the cotangent with the other operand, by `dot_general`."""
 from __future__ import annotations
 
 from functools import lru_cache
@@ -15,18 +15,19 @@ __all__: list[str] = []
 
 
 def _sorted_by(values, keys):
+    """Return the values in the order of their keys."""
     return tuple([v for _, v in sorted(zip(keys, values, strict=True))])
 
 
-def _order(axes):
-    """The permutation that sorts axes into their places; None when they are sorted."""
-    places = tuple(sorted(range(len(axes)), key=axes.__getitem__))
-    return None if places == tuple(range(len(axes))) else places
+def _sorting_permutation(axes):
+    """Return the permutation that sorts the axes; None if they are sorted."""
+    order = tuple(sorted(range(len(axes)), key=axes.__getitem__))
+    return None if order == tuple(range(len(axes))) else order
 
 
 @lru_cache(maxsize=1024)
-def _plans(numbers, lhs_ndim, rhs_ndim) -> tuple[Any, Any]:
-    """For each operand: dimension numbers of the product that gives its cotangent, and the order its axes need.
+def _transpose_plans(numbers, lhs_ndim, rhs_ndim) -> tuple[Any, Any]:
+    """Return for each operand (dimension numbers of the product that gives its cotangent, permutation of the result).
 
     The result of `lhs . rhs` has axes (batch, lhs free, rhs free). `ct . rhs` over the rhs free axes leaves (batch, lhs
     free, contracted as ordered in rhs); `lhs . ct` over the lhs free axes leaves (batch, contracted as ordered in lhs,
@@ -38,21 +39,21 @@ def _plans(numbers, lhs_ndim, rhs_ndim) -> tuple[Any, Any]:
     batch = tuple(range(len(lb)))
     ct_lf = tuple(range(len(lb), len(lb) + len(lf)))
     ct_rf = tuple(range(len(lb) + len(lf), len(lb) + len(lf) + len(rf)))
-    for_lhs = ((ct_rf, rf), (batch, rb)), _order(lb + lf + _sorted_by(lc, rc))
-    for_rhs = ((lf, ct_lf), (lb, batch)), _order(rb + _sorted_by(rc, lc) + rf)
+    for_lhs = ((ct_rf, rf), (batch, rb)), _sorting_permutation(lb + lf + _sorted_by(lc, rc))
+    for_rhs = ((lf, ct_lf), (lb, batch)), _sorting_permutation(rb + _sorted_by(rc, lc) + rf)
     return for_lhs, for_rhs
 
 
 def dot_general_transpose(ct, x, y, *, dimension_numbers, precision, preferred_element_type):
     lhs, rhs = typeof(x), typeof(y)
-    for_lhs, for_rhs = _plans(dimension_numbers, len(lhs.shape), len(rhs.shape))
+    for_lhs, for_rhs = _transpose_plans(dimension_numbers, len(lhs.shape), len(rhs.shape))
     if is_linear(x):
-        return _product(ct, _as(y, ct), for_lhs[0], for_lhs[1], precision, lhs.dtype), None
-    return None, _product(_as(x, ct), ct, for_rhs[0], for_rhs[1], precision, rhs.dtype)
+        return _product(ct, _cast(y, ct), for_lhs[0], for_lhs[1], precision, lhs.dtype), None
+    return None, _product(_cast(x, ct), ct, for_rhs[0], for_rhs[1], precision, rhs.dtype)
 
 
-def _as(x, ct):
-    """x in the dtype of the cotangent, which differs when preferred_element_type was given."""
+def _cast(x, ct):
+    """Cast x to the dtype of the cotangent; they differ if preferred_element_type was given."""
     dtype = typeof(ct).dtype
     return x if typeof(x).dtype == dtype else lax.convert_element_type(x, dtype)
 

@@ -1,4 +1,4 @@
-"""Random bits are integers: no place in a linear program."""
+"""Random bits are integers, so they do not occur in linear programs."""
 from __future__ import annotations
 
 from lamina_ir import prims

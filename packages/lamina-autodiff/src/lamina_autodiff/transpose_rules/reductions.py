@@ -1,4 +1,4 @@
-"""Transposes of the linear reductions: a sum spreads its cotangent, a running sum runs the other way."""
+"""Transpose rules of linear reductions: a sum broadcasts its cotangent, a cumulative sum reverses its direction."""
 from __future__ import annotations
 
 from lamina_ir import prims
@@ -11,8 +11,8 @@ __all__: list[str] = []
 
 def reduce_sum_transpose(ct, x, *, axes):
     shape = x.aval.shape
-    kept = tuple([a for a in range(len(shape)) if a not in axes])
-    return bind(prims.broadcast_in_dim_p, ct, shape=shape, broadcast_dimensions=kept)
+    remaining = tuple([a for a in range(len(shape)) if a not in axes])
+    return bind(prims.broadcast_in_dim_p, ct, shape=shape, broadcast_dimensions=remaining)
 
 
 def cumsum_transpose(ct, x, *, axis, reverse):

@@ -1,4 +1,4 @@
-"""Transposes of ops that move elements: they move back; what was repeated is added up."""
+"""Transpose rules of primitives that move elements: move cotangents back; sum those of repeated elements."""
 from __future__ import annotations
 
 from lamina_ir import prims
@@ -35,7 +35,7 @@ def reshape_transpose(ct, x, *, new_sizes, dimensions):
 
 
 def concatenate_transpose(ct, *xs, dimension):
-    """Cut the cotangent into the operands' pieces."""
+    """Slice the cotangent into the parts of the operands."""
     out, start = [], 0
     for x in xs:
         n = typeof(x).shape[dimension]
@@ -45,7 +45,7 @@ def concatenate_transpose(ct, *xs, dimension):
 
 
 def pad_transpose(ct, x, value, *, padding_config):
-    """The padding off, every (interior + 1)-th kept; the padding value gets the rest of the sum."""
+    """Remove the padding, at the edges and between elements; the padding value gets the sum of the removed elements."""
     shape = typeof(x).shape
     back = ct
     if any(lo or hi for lo, hi, _ in padding_config):
@@ -58,7 +58,7 @@ def pad_transpose(ct, x, value, *, padding_config):
 
 
 def slice_transpose(ct, x, *, start_indices, limit_indices, strides):
-    """Zeros where nothing was taken."""
+    """Pad the cotangent with zeros at the elements that were not selected."""
     config = []
     for n, m, start, step in zip(x.aval.shape, typeof(ct).shape, start_indices, strides or (1,) * len(start_indices),
                                  strict=True):

@@ -1,4 +1,4 @@
-"""`linear_solve` in its right-hand side: the transposed system, by `transpose_solve`."""
+"""Transpose rule of `linear_solve` in its right-hand side: solve the transposed system with `transpose_solve`."""
 from __future__ import annotations
 
 from typing import Any
@@ -18,21 +18,22 @@ def linear_solve_transpose(cts: list[Any], *args: Any, matvec: Any, num_aux: int
                            transpose_solve: Any) -> Any:
     consts, right = args[:num_consts], args[num_consts:]
     if transpose_solve is None:
-        raise MissingRuleError("transpose of custom_linear_solve is not defined: it was given no transpose_solve; give one, "
-                               "or symmetric=True, to differentiate in reverse")
+        raise MissingRuleError("transpose of custom_linear_solve is not defined: transpose_solve is missing; pass it, or "
+                               "symmetric=True, to differentiate in reverse")
     if any(is_linear(c) for c in consts):
-        raise MissingRuleError("transpose of custom_linear_solve is not defined where the system itself is linear in what "
-                               "is transposed")
-    # b* = A^-H x*: the same op on the transposed matvec, its two solvers exchanged, so that it can be transposed again.
+        raise MissingRuleError("transpose of custom_linear_solve is not defined if the matrix itself depends on the linear "
+                               "variables")
+    # b* = A^-T x*: the same primitive with the transposed matvec and the two solvers exchanged, so it can be transposed
+    # again.
     n = len(right)
     flags = (False,) * num_consts + (True,) * n
     back = transpose_program(matvec, flags, (True,) * n, (True,) * n).program
     jaxpr = solve.jaxpr
-    forth = ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, jaxpr.eqns, jaxpr.outvars[:n], jaxpr.axis_names,
-                              jaxpr.effectful), solve.consts) if num_aux else solve
+    forward_solve = ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, jaxpr.eqns, jaxpr.outvars[:n], jaxpr.axis_names,
+                                      jaxpr.effectful), solve.consts) if num_aux else solve
     given = [lax.full_like(r, 0) if ct is None else ct for ct, r in zip(cts, right)]
     outs = bind(prims.linear_solve_p, *consts, *given, matvec=back, num_aux=0, num_consts=num_consts,
-                solve=transpose_solve, transpose_solve=forth)
+                solve=transpose_solve, transpose_solve=forward_solve)
     result = [None] * num_consts + [o if is_linear(r) else None for o, r in zip(outs, right)]
     return result[0] if len(args) == 1 else result
 

@@ -1,2 +1,2 @@
-"""`sort` and `top_k` are not linear; their forward rows move tangents with `gather`, which has a transpose."""
+"""`sort` and `top_k` are nonlinear; their JVP rules move tangents with `gather`, which has a transpose rule."""
 __all__: list[str] = []

@@ -1,2 +1,2 @@
-"""No incomplete function is linear in anything."""
+"""The incomplete gamma and beta functions are nonlinear, so they have no transpose rules."""
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""Transposes of the linear window ops: a window sum goes back as a window sum; what was gathered is scattered."""
+"""Transpose rules of linear window primitives: a window sum transposes to a window sum, a gather to a scatter."""
 from __future__ import annotations
 
 import numpy as np
@@ -13,17 +13,19 @@ __all__: list[str] = []
 
 
 def reduce_window_sum_transpose(ct, x, *, base_dilation, padding, window_dilation, window_dimensions, window_strides):
-    """Place i gets the cotangents of the windows p with `p * stride + k * gap = low + i * spread` for some k:
-    windows of the same form over the cotangent spread by the stride, moving by the spread."""
+    """Sum for input i the cotangents of the windows p with `p * stride + k * gap = low + i * dilation` for some k.
+
+    This is a window sum over the cotangent dilated by stride, with the same window, moving by dilation.
+    """
     aval = x.aval
     if 0 in aval.shape or 0 in typeof(ct).shape:
         return lax.full(aval.shape, 0, aval.dtype)
     config = []
-    for i, p, k, (low, _), spread, gap, stride in zip(aval.shape, typeof(ct).shape, window_dimensions, padding,
-                                                      base_dilation, window_dilation, window_strides, strict=True):
-        reach = dilated_length(k, gap)
-        before = reach - 1 - low
-        after = dilated_length(i, spread) + reach - 1 - before - dilated_length(p, stride)
+    for i, p, k, (low, _), dilation, gap, stride in zip(aval.shape, typeof(ct).shape, window_dimensions, padding,
+                                                        base_dilation, window_dilation, window_strides, strict=True):
+        extent = dilated_length(k, gap)
+        before = extent - 1 - low
+        after = dilated_length(i, dilation) + extent - 1 - before - dilated_length(p, stride)
         config.append((before, after, stride - 1))
     ct = lax.pad(ct, scalar(0, aval.dtype), config)
     ones = (1,) * len(config)
@@ -33,10 +35,10 @@ def reduce_window_sum_transpose(ct, x, *, base_dilation, padding, window_dilatio
 
 def select_and_gather_add_transpose(ct, t, x, *, base_dilation, padding, select, window_dilation, window_dimensions,
                                     window_strides):
-    """Scatter the cotangents back to where the tangents came from."""
-    left = [dilated_length(n, b) + min(low, 0) + min(high, 0)
+    """Scatter the cotangents to the positions from which the tangents were gathered."""
+    remaining = [dilated_length(n, b) + min(low, 0) + min(high, 0)
             for n, b, (low, high) in zip(typeof(x).shape, base_dilation, padding, strict=True)]
-    if 0 in typeof(ct).shape or any(n <= 0 for n in left):  # the padding is all that windows see
+    if 0 in typeof(ct).shape or any(n <= 0 for n in remaining):  # windows contain only padding
         return lax.full(typeof(x).shape, 0, typeof(ct).dtype), None
     dtype = typeof(x).dtype
     worst = scalar((lowest if select == "ge" else highest)(dtype), dtype)
@@ -44,33 +46,33 @@ def select_and_gather_add_transpose(ct, t, x, *, base_dilation, padding, select,
         return _scatter_by_mask(ct, x, worst, select, base_dilation, padding, window_dilation, window_dimensions,
                                 window_strides), None
     config = [(min(low, 0), min(high, 0), 0) for low, high in padding]
-    kept = tuple((max(low, 0), max(high, 0)) for low, high in padding)
-    out = bind(prims.select_and_scatter_add_p, ct, lax.pad(x, worst, config), padding=kept, select=select,
+    positive = tuple((max(low, 0), max(high, 0)) for low, high in padding)
+    out = bind(prims.select_and_scatter_add_p, ct, lax.pad(x, worst, config), padding=positive, select=select,
                window_dimensions=window_dimensions, window_strides=window_strides)
     return _unpad(out, config, typeof(x).shape), None
 
 
 def _unpad(ct, config, shape):
-    """The transpose of `lax.pad(x, ..., config)` for an `x` of this shape."""
+    """Transpose `lax.pad(x, ..., config)` for an `x` of this shape."""
     config_back = [(-low, -high, 0) for low, high, _ in config]
     ct = lax.pad(ct, scalar(0, typeof(ct).dtype), config_back)
     return lax.slice(ct, (0,) * len(shape), typeof(ct).shape, [gap + 1 for _, _, gap in config])
 
 
 def _scatter_by_mask(ct, x, worst, select, base_dilation, padding, window_dilation, window_dimensions, window_strides):
-    """One term per element of the window: the cotangents of the windows that chose it, put back in its place.
+    """Scatter with one term per window element: the cotangents of the windows that selected it, padded to its position.
 
-    For gaps in windows or between elements, which the compiler's scatter does not know. What is no element is chosen
-    in no window that has one, as low as the elements may be.
+    Used for dilated windows or inputs, which XLA's select-and-scatter does not support. In a window with at least one
+    element, padding is never selected, even if all elements are as small (or large) as possible.
     """
     params = dict(base_dilation=base_dilation, padding=padding, window_dilation=window_dilation,
                   window_dimensions=window_dimensions, window_strides=window_strides)
-    rows = stacked_windows(x, worst, **params)
+    stacked = stacked_windows(x, worst, **params)
     inside = stacked_windows(lax.full(typeof(x).shape, True), False, **params)
-    which = lax.select(lax.reduce_or(lax.ne(rows, worst), (0,)),
-                       (lax.argmax if select == "ge" else lax.argmin)(rows, 0, "int32"), lax.argmax(inside, 0, "int32"))
+    which = lax.select(lax.reduce_or(lax.ne(stacked, worst), (0,)),
+                       (lax.argmax if select == "ge" else lax.argmin)(stacked, 0, "int32"), lax.argmax(inside, 0, "int32"))
     zero, shape = scalar(0, typeof(ct).dtype), typeof(x).shape
-    spread = [(low, high, b - 1) for (low, high), b in zip(padding, base_dilation, strict=True)]
+    config = [(low, high, b - 1) for (low, high), b in zip(padding, base_dilation, strict=True)]
     wide = [dilated_length(n, b) + low + high for n, (low, high), b in zip(shape, padding, base_dilation, strict=True)]
     total = None
     for number, at in enumerate(np.ndindex(*window_dimensions)):
@@ -79,7 +81,7 @@ def _scatter_by_mask(ct, x, worst, select, base_dilation, padding, window_dilati
         term = lax.pad(term, zero, [(f, w - f - dilated_length(c, s), s - 1) for f, w, c, s in zip(
             firsts, wide, typeof(ct).shape, window_strides, strict=True)])
         total = term if total is None else lax.add(total, term)
-    return _unpad(total, spread, shape)
+    return _unpad(total, config, shape)
 
 
 def select_and_scatter_add_transpose(ct, source, x, *, padding, select, window_dimensions, window_strides):

@@ -1,9 +1,9 @@
-"""The doors below the public names, one for each kind of reader; all their names are here too.
+"""Extension API, in two modules whose names are also exported here.
 
-- `extend.ops`: for people who add ops: the table of rows, and what rows are made of.
-- `extend.transformations`: for people who map in another way: `vmap` with another strategy.
+- `extend.ops`: for authors of primitives: the rule table and helpers for batching rules.
+- `extend.transformations`: for authors of transformations: `vmap` with another implementation.
 
-Who writes maps over axes finds `in_axes` and sizes checked by `lamina_tracing.extend.MappedAxes`.
+`lamina_tracing.extend.MappedAxes` checks `in_axes` and sizes for any transformation that maps over axes.
 """
 from . import ops, transformations
 from .ops import *

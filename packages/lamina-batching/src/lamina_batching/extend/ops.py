@@ -1,7 +1,8 @@
-"""For people who add ops: the table of rows, and what rows are made of.
+"""Extension API for authors of primitives: the batching rule table and helpers for rules.
 
-A row of `batching_rules` is `row(axis, args, dims, /, **params) -> (out, dim)`: `axis` is a `BatchAxis`, `dims` says per
-operand which axis is the batch, None for none, and `dim` does so for the result (of several results both are sequences).
+A rule in `batching_rules` is `rule(axis, args, dims, /, **params) -> (out, dim)`. `axis` is a `BatchAxis`; `dims` holds
+the batch axis of each operand, or None; `dim` is the batch axis of the result. For several results, `out` and `dim` are
+sequences.
 """
 from ..batch import BatchAxis, Batched, batch_program, materialise, move_to
 from ..flows import flow_batch, flow_row

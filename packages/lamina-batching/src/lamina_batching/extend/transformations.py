@@ -1,5 +1,9 @@
-"""For people who map in another way: `vmap` with another strategy. `Strategy` is the type of one: `strategy(fun, axis, args,
-dims)` gives (flat results, where each carries the batch); `run_batched` is the stock's, op by op on whole batches."""
+"""Extension API for authors of transformations: `vmap` with another way to apply a function to a batch.
+
+`ApplyBatched` is the type of such a function: `apply(fun, axis, args, dims)` returns (flat results, batch axis of
+each).
+`run_batched` is the default one: it applies batching rules, primitive by primitive.
+"""
 from ..batch import run_batched
 from ..mapping import Strategy, vmap_by
 

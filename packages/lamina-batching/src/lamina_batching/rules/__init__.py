@@ -1,4 +1,4 @@
-"""One module per family; importing the package fills the table."""
+"""Batching rules, one module per primitive family; importing the package fills `batching_rules`."""
 from . import (callbacks, calls, collectives, control, convolution, custom, elementwise, factorizations, fft,
                indexing, products, random_bits, random_keys, reductions, shape, solves, sorting, special, windows)
 

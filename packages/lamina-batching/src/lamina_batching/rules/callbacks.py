@@ -1,4 +1,4 @@
-"""Calls of the host: once per example, in order, unless the callback takes whole batches."""
+"""Batching rules of host callbacks: one call per example, in order, unless the callback accepts batches."""
 from __future__ import annotations
 
 from typing import Any
@@ -14,10 +14,10 @@ __all__: list[str] = []
 
 
 def _per_example(prim: Any, axis: Any, args: Any, dims: Any, batch: Any, mapped: Any, callback: Any, **params: Any) -> Any:
-    """The new axis is outside of those there are."""
-    old = mapped if batch else [()] * len(args)
+    """Bind the callback with one more batch axis, outside of the existing ones."""
+    inner_flags = mapped if batch else [()] * len(args)
     moved = [a if d is None else move_to(a, d, 0) for a, d in zip(args, dims)]
-    flags = tuple((d is not None, *m) for d, m in zip(dims, old))
+    flags = tuple((d is not None, *m) for d, m in zip(dims, inner_flags))
     name = None if type(axis.name) is UnnamedAxis else axis.name
     outs = bind(prim, *moved, batch=(axis.size, *batch), mapped=flags, callback=callback.over(name), **params)
     return outs, [0] * len(outs)
@@ -26,16 +26,16 @@ def _per_example(prim: Any, axis: Any, args: Any, dims: Any, batch: Any, mapped:
 def pure_callback_batch(axis: Any, args: Any, dims: Any, *, vmap_method: Any, **params: Any) -> Any:
     if vmap_method in (None, "sequential", "sequential_unrolled"):
         return _per_example(prims.pure_callback_p, axis, args, dims, vmap_method=vmap_method, **params)
-    whole = []
+    batched = []
     for a, d in zip(args, dims):
         if d is not None or vmap_method == "broadcast_all":
-            whole.append(materialise(a, d, axis.size))
+            batched.append(materialise(a, d, axis.size))
         elif vmap_method == "expand_dims":
-            whole.append(lax.broadcast_in_dim(a, (1, *typeof(a).shape), tuple(range(1, typeof(a).ndim + 1))))
+            batched.append(lax.broadcast_in_dim(a, (1, *typeof(a).shape), tuple(range(1, typeof(a).ndim + 1))))
         else:
-            whole.append(a)
+            batched.append(a)
     params["result_shapes"] = tuple((axis.size, *s) for s in params["result_shapes"])
-    outs = bind(prims.pure_callback_p, *whole, vmap_method=vmap_method, **params)
+    outs = bind(prims.pure_callback_p, *batched, vmap_method=vmap_method, **params)
     return outs, [0] * len(outs)
 
 

@@ -1,4 +1,4 @@
-"""Control flow over batches: rows of loops and branches follow from their flow (see flows.py)."""
+"""Batching rules of control flow; those of loops and branches are derived by `higher_order`."""
 from __future__ import annotations
 
 from lamina_ir import prims

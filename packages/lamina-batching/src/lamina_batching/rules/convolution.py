@@ -1,7 +1,7 @@
-"""Batching row of the convolution: the new axis joins the batch of `lhs`, the outputs of `rhs`, or makes groups.
+"""Batching rule of the convolution: the batch axis is merged into an existing axis, or becomes groups.
 
-Only `lhs` mapped: more examples. Only `rhs` mapped: more output features, inside each group. Both: each example becomes
-a group of its own.
+If only `lhs` is batched, it is merged into the batch dimension of the convolution. If only `rhs` is batched, it is
+merged into the output features of each group. If both are, each example becomes a separate group.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 
 def _join(x, d, axis, outer=1):
-    """Mapped axis `d` merged into `axis` (as counted without it), inside `outer` groups of it."""
+    """Merge the batch axis `d` into `axis` (counted without it), inside each of its `outer` groups."""
     x = move_to(x, d, axis)
     shape = typeof(x).shape
     size, n = shape[axis:axis + 2]
@@ -29,8 +29,8 @@ def _join(x, d, axis, outer=1):
     return lax.reshape(x, (*shape[:axis], size * n, *rest))
 
 
-def _part(x, axis, size, outer=1):
-    """The mapped axis taken out of `axis` of a result again: the result, and where the mapped axis is."""
+def _separate(x, axis, size, outer=1):
+    """Split the batch axis off `axis` of a result; the inverse of `_join`. Returns (result, batch axis)."""
     shape = typeof(x).shape
     inner = shape[axis] // (outer * size)
     if outer == 1:
@@ -47,16 +47,16 @@ def conv_general_dilated_batching(axis, args, dims, *, batch_group_count, dimens
     (lhs, rhs), (l, r), size = args, dims, axis.size
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     features, batches = feature_group_count, batch_group_count
-    # Only lhs: its batch joins the convolution's batch. Only rhs: the kernels are more output features. Both: each example is
-    # a group of its own, of batches or of features. Groups that there are stay outside (`outer`).
-    joined = features * batches
-    if not size:  # nothing to join; what an example gives says the shape
-        return _of_no_examples(args, dims, batch_group_count=batches, dimension_numbers=dimension_numbers,
+    # Existing groups stay the outer factor of the merged axis (`outer`). If both operands are batched, examples become
+    # batch groups if there are batch groups already, else feature groups: a convolution cannot have both kinds.
+    groups = features * batches
+    if not size:  # no examples: the shape of the result follows from the type rule
+        return _empty_result(args, dims, batch_group_count=batches, dimension_numbers=dimension_numbers,
                                feature_group_count=features, **params), 0
     if r is None:
         lhs, out_axis, outer = _join(lhs, l, lhs_spec[0], batches), out_spec[0], 1
     elif l is None:
-        rhs, out_axis, outer = _join(rhs, r, rhs_spec[0], joined), out_spec[1], joined
+        rhs, out_axis, outer = _join(rhs, r, rhs_spec[0], groups), out_spec[1], groups
     elif batches > 1:
         lhs, rhs, out_axis, outer = _join(lhs, l, lhs_spec[0]), _join(rhs, r, rhs_spec[0]), out_spec[1], 1
         batches *= size
@@ -65,10 +65,10 @@ def conv_general_dilated_batching(axis, args, dims, *, batch_group_count, dimens
         features *= size
     out = bind(prims.conv_general_dilated_p, lhs, rhs, batch_group_count=batches, dimension_numbers=dimension_numbers,
                feature_group_count=features, **params)
-    return _part(out, out_axis, size, outer)
+    return _separate(out, out_axis, size, outer)
 
 
-def _of_no_examples(args, dims, **params):
+def _empty_result(args, dims, **params):
     one = [typeof(x) if d is None else typeof(lax.full(typeof(x).shape[:d] + typeof(x).shape[d + 1:], 0,
                                                        typeof(x).dtype)) for x, d in zip(args, dims, strict=True)]
     out = prims.conv_general_dilated_p.infer(*one, **params)

@@ -1,4 +1,4 @@
-"""Calls with rules: the batch of a call is a call of batched programs, whose rules are the batched rules."""
+"""Batching rules of calls with custom rules: the call and the programs of its rules are batched."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from ..tables import batching_rules
 __all__: list[str] = []
 
 
-def _moved(args: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
+def _move_to_front(args: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
     return [a if d is None else move_to(a, d, 0) for a, d in zip(args, dims)]
 
 
@@ -23,18 +23,22 @@ def _inexact(avals: Sequence[Any], flags: Sequence[bool]) -> tuple[bool, ...]:
     return tuple(f for a, f in zip(avals, flags) if dtypes.is_inexact(a.dtype))
 
 
-def _whole(closed: Any, axis: BatchAxis, flags: Sequence[bool]) -> Any:
-    """The batched program; every result carries the batch."""
+def _batch_all_results(closed: Any, axis: BatchAxis, flags: Sequence[bool]) -> Any:
+    """Return the batched program with all results batched."""
     return batch_program(closed, axis, tuple(flags), True).program
 
 
-def _dims(axis: BatchAxis, outs: Sequence[Any], avals: Sequence[Any]) -> Any:
-    """Results that all carry the batch, and its places. Where what is the same for all examples counts once, a result whose
-    type says it is that is one value again: another type would make another derivative."""
+def _results_and_dims(axis: BatchAxis, outs: Sequence[Any], avals: Sequence[Any]) -> Any:
+    """Return results that are all batched, and their batch axes.
+
+    If replicated values count once over the axis, a result with a replicated type is reduced to its first example: the
+    type determines the derivative, so it must not change.
+    """
     if axis.name is None or not counts_once(axis.name):
         return outs, [0] * len(outs)
-    one = [axis.name not in a.over for a in avals]
-    return [lax.index_in_dim(o, 0, 0, keepdims=False) if k else o for o, k in zip(outs, one)], [None if k else 0 for k in one]
+    replicated = [axis.name not in a.over for a in avals]
+    outs = [lax.index_in_dim(o, 0, 0, keepdims=False) if r else o for o, r in zip(outs, replicated)]
+    return outs, [None if r else 0 for r in replicated]
 
 
 def custom_jvp_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: Any, jvp: Any, num_consts: int,
@@ -44,23 +48,24 @@ def custom_jvp_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: 
     def make() -> tuple[Any, Any]:
         scope = in_scope()
         wide = (*flags, *_inexact(call_jaxpr.in_avals[num_consts:], flags[num_consts:]))
-        rule = prims.Rule(jvp.name, lambda: scope(lambda: _whole(jvp.program(), axis, wide)))
-        return _whole(call_jaxpr, axis, flags), rule
+        rule = prims.Rule(jvp.name, lambda: scope(lambda: _batch_all_results(jvp.program(), axis, wide)))
+        return _batch_all_results(call_jaxpr, axis, flags), rule
 
     program, rule = call_jaxpr.derived(("vmap of custom_jvp", jvp, axis, flags), make)
-    outs = bind(prims.custom_jvp_call_p, *_moved(args, dims), call_jaxpr=program, jvp=rule, num_consts=num_consts, **params)
-    return _dims(axis, outs, call_jaxpr.out_avals)
+    outs = bind(prims.custom_jvp_call_p, *_move_to_front(args, dims), call_jaxpr=program, jvp=rule, num_consts=num_consts,
+                **params)
+    return _results_and_dims(axis, outs, call_jaxpr.out_avals)
 
 
 def custom_vjp_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: Any, bwd: Any, fwd: Any, num_consts: int,
                           **params: Any) -> Any:
-    """The cotangent of an operand all examples share is the sum of theirs."""
+    """Batch the call and its rules; the cotangent of an operand that all examples share is summed over the examples."""
     flags = tuple(d is not None for d in dims)
 
     def backward() -> Any:
         program = bwd.program()
-        # All results of the batched forward rule carry the batch, residuals too, and so do cotangents.
-        batched = _whole(program, axis, (True,) * len(program.in_avals))
+        # All results of the batched forward rule are batched, including residuals; so are the cotangents.
+        batched = _batch_all_results(program, axis, (True,) * len(program.in_avals))
         shared = [not f for f in _inexact(call_jaxpr.in_avals[num_consts:], flags[num_consts:])]
 
         def run(*xs: Any) -> list[Any]:
@@ -69,25 +74,25 @@ def custom_vjp_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: 
 
     def make() -> tuple[Any, Any, Any]:
         scope = in_scope()
-        return (_whole(call_jaxpr, axis, flags),
-                prims.Rule(fwd.name, lambda: scope(lambda: _whole(fwd.program(), axis, flags))),
+        return (_batch_all_results(call_jaxpr, axis, flags),
+                prims.Rule(fwd.name, lambda: scope(lambda: _batch_all_results(fwd.program(), axis, flags))),
                 prims.Rule(bwd.name, lambda: scope(backward)))
 
     program, forward, back = call_jaxpr.derived(("vmap of custom_vjp", bwd, fwd, axis, flags), make)
-    outs = bind(prims.custom_vjp_call_p, *_moved(args, dims), call_jaxpr=program, bwd=back, fwd=forward,
+    outs = bind(prims.custom_vjp_call_p, *_move_to_front(args, dims), call_jaxpr=program, bwd=back, fwd=forward,
                 num_consts=num_consts, **params)
-    return _dims(axis, outs, call_jaxpr.out_avals)
+    return _results_and_dims(axis, outs, call_jaxpr.out_avals)
 
 
 def transposed_call_batch(axis: BatchAxis, args: Any, dims: Any, *, forward: Any, num_held: int, transpose_jaxpr: Any) -> Any:
-    held = tuple(d is not None for d in dims[:num_held])
+    residual_flags = tuple(d is not None for d in dims[:num_held])
     n = len(transpose_jaxpr.in_avals) - num_held
     scope = in_scope()
-    program = _whole(transpose_jaxpr, axis, (*held, *[True] * n))
-    rule = prims.Rule(forward.name, lambda: scope(lambda: _whole(
-        forward.program(), axis, (*held, *[True] * len(transpose_jaxpr.out_avals)))))
+    program = _batch_all_results(transpose_jaxpr, axis, (*residual_flags, *[True] * n))
+    rule = prims.Rule(forward.name, lambda: scope(lambda: _batch_all_results(
+        forward.program(), axis, (*residual_flags, *[True] * len(transpose_jaxpr.out_avals)))))
     given = [materialise(a, d, axis.size) for a, d in zip(args[num_held:], dims[num_held:])]
-    outs = bind(prims.transposed_call_p, *_moved(args[:num_held], dims), *given, forward=rule, num_held=num_held,
+    outs = bind(prims.transposed_call_p, *_move_to_front(args[:num_held], dims), *given, forward=rule, num_held=num_held,
                 transpose_jaxpr=program)
     return outs, [0] * len(outs)
 
@@ -95,13 +100,13 @@ def transposed_call_batch(axis: BatchAxis, args: Any, dims: Any, *, forward: Any
 def custom_vmap_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: Any, name: str, num_consts: int,
                            rule: Any) -> Any:
     if any(d is not None for d in dims[:num_consts]):
-        raise TypeError(f"custom_vmap of `{name}`: it closes over a value that is being mapped, so its rule cannot know of it; "
+        raise TypeError(f"custom_vmap of `{name}`: it closes over a value that is being mapped, which its rule cannot batch; "
                         f"pass the value to `{name}` as an argument")
     if rule.call is None:
         raise MissingRuleError(f"vmap of `{name}`: its batching rule is a Python function, which program text and saved "
-                               "programs do not hold. Make the program again from its function")
+                               "programs do not contain. Make the program again from its function")
     flags = [d is not None for d in dims[num_consts:]]
-    outs, batched = rule.call(axis.size, flags, _moved(args, dims)[num_consts:])
+    outs, batched = rule.call(axis.size, flags, _move_to_front(args, dims)[num_consts:])
     for i, (o, b, a) in enumerate(zip(outs, batched, call_jaxpr.out_avals)):
         shape = (axis.size, *a.shape) if b else a.shape
         got = typeof(o)
@@ -124,7 +129,7 @@ batching_rules.define(prims.optimization_barrier_p, lambda axis, args, dims: (
 
 
 def sharding_constraint_batching(axis, args, dims, *, sharding, unspecified_dims):
-    """The batch axis is one more in the tile assignment, which the compiler may split as it likes."""
+    """Insert the batch axis with one tile, as an unspecified dimension that the compiler may shard."""
     d = dims[0]
     if sharding.startswith("{devices=["):
         tiles, rest = sharding[len("{devices=["):].split("]", 1)

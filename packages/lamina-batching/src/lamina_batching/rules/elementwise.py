@@ -1,4 +1,4 @@
-"""Elementwise ops batch as they are: bring mapped axes to one place, and give a rank-0 operand the others' shape."""
+"""Batching rules of elementwise primitives: align the batch axes of the operands and apply the primitive."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -15,11 +15,11 @@ __all__: list[str] = []
 
 
 def elementwise_batching(prim: Any) -> Callable[..., Any]:
-    """The row of an elementwise op with one result; for ops from outside too."""
+    """Return the batching rule of an elementwise primitive with one result, built-in or third-party."""
     def rule(axis: Any, args: Any, dims: Any, /, **params: Any) -> Any:
         if len(args) == 1:
             return bind(prim, args[0], **params), dims[0]
-        if len(args) == 2:  # the two common cases, without the general bookkeeping
+        if len(args) == 2:  # fast path for the two common cases
             (x, y), (dx, dy) = args, dims
             if dy is None:
                 if not getattr(y, "shape", ()):
@@ -32,9 +32,9 @@ def elementwise_batching(prim: Any) -> Callable[..., Any]:
 
 
 def aligned(axis: Any, args: Any, dims: Any) -> tuple[list[Any], int]:
-    """Operands of one shape (or rank 0), and where their mapped axis is."""
+    """Align the operands: return operands of equal shape (or rank 0), and their batch axis."""
     shapes = [typeof(a).shape for a in args]
-    rank = max(len(s) - (d is not None) for s, d in zip(shapes, dims))  # of the result, the mapped axis left aside
+    rank = max(len(s) - (d is not None) for s, d in zip(shapes, dims))  # of the result, without the batch axis
     at = next((d for s, d in zip(shapes, dims) if d is not None and len(s) == rank + 1), 0)
     if all(not s if d is None else d == at and len(s) == rank + 1 for s, d in zip(shapes, dims)):
         return list(args), at
@@ -45,7 +45,7 @@ def aligned(axis: Any, args: Any, dims: Any) -> tuple[list[Any], int]:
     for a, s, d in zip(args, shapes, dims):
         if d is not None and len(s) == rank + 1:
             a = a if d == at else move_to(a, d, at)
-        elif d is not None:  # [n] beside [n, ...]
+        elif d is not None:  # rank 0 per example: [n] -> [n, ...]
             a = lax.broadcast_in_dim(a, full, (at,))
         elif s:
             a = lax.broadcast_in_dim(a, full, tuple(k for k in range(len(full)) if k != at))
@@ -54,7 +54,7 @@ def aligned(axis: Any, args: Any, dims: Any) -> tuple[list[Any], int]:
 
 
 def bitcast_convert_type_batching(axis: Any, args: Any, dims: Any, *, new_dtype: Any) -> Any:
-    """The last axis may come or go, so the mapped one goes first."""
+    """Move the batch axis first: the conversion may add or remove the last axis."""
     return lax.bitcast_convert_type(move_to(args[0], dims[0], 0), new_dtype), 0
 
 

@@ -1,4 +1,4 @@
-"""Batching of `fft`: it works on the last axes, so the batch goes first."""
+"""Batching rule of `fft`: the transform works on the last axes, so the batch axis is moved first."""
 from __future__ import annotations
 
 from lamina_ir import prims

@@ -1,5 +1,8 @@
-"""Windows for each example. A batch that positions depend on becomes a batching axis of operand and indices together;
-a batch of operands alone is one more axis of each window. The batch comes out in front."""
+"""Batching rules of indexing primitives; results have the batch axis first.
+
+If the indices are batched, the batch becomes a batching dimension of operand and indices. If only the operand is
+batched, the batch is another axis of each window.
+"""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -27,8 +30,9 @@ def _front(x: Any, dim: int | None, size: int) -> Any:
 
 def gather_batch(axis: Any, args: Any, dims: Any, *, dimension_numbers: Any, slice_sizes: Any, **p: Any) -> Any:
     (x, indices), (dx, di) = args, dims
-    # Only the operand: windows take all of its batch. Only the index vectors: there are more of them. Both: a batching axis,
-    # example by example, along which windows have length 1. Promises about one example's indices need not hold for all.
+    # Only the operand is batched: windows span its batch axis. Only the indices: there are more index vectors. Both: a
+    # batching dimension, along which windows have length 1. The flags (sorted, unique) hold for the indices of one
+    # example, so they are dropped where the indices of several examples are combined.
     offset, collapsed, index_map, x_batch, i_batch = dimension_numbers
     if di is None:
         x = move_to(x, dx, 0)
@@ -51,7 +55,7 @@ def gather_batch(axis: Any, args: Any, dims: Any, *, dimension_numbers: Any, sli
 def scatter_batch(prim: Any) -> Any:
     def batch(axis: Any, args: Any, dims: Any, *, dimension_numbers: Any, **p: Any) -> Any:
         x, indices, updates = args
-        # The result carries the batch, so operand and updates do; index vectors that all share write whole batches at once.
+        # The result is batched, so operand and updates are batched too. Unbatched indices write all examples at once.
         window, inserted, index_map, x_batch, i_batch = dimension_numbers
         x, updates = _front(x, dims[0], axis.size), _front(updates, dims[2], axis.size)
         if dims[1] is None:
@@ -66,10 +70,10 @@ def scatter_batch(prim: Any) -> Any:
 
 
 def _index_vectors(starts: Sequence[Any], axes: Sequence[int], size: int) -> Any:
-    """Starts along `axes` of every example, as `[size, len(axes)]`."""
+    """Return the start indices of all examples along `axes` as an array `[size, len(axes)]`."""
     found = [typeof(starts[a]).dtype for a in axes]
     dtype = np.result_type(np.uint32 if all(d.kind == "u" for d in found) else np.int32, *found)
-    if dtype.kind == "f":  # of int64 and uint64
+    if dtype.kind == "f":  # NumPy promotes int64 and uint64 to float64: clip to int64 instead
         dtype, top = np.dtype("int64"), np.iinfo(np.int64).max
         starts = [lax.min(s, np.uint64(top)) if typeof(s).dtype == np.uint64 else s for s in starts]
     columns = [lax.broadcast_in_dim(s, (size, 1), (0,) if typeof(s).shape else ())
@@ -84,7 +88,7 @@ def dynamic_slice_batch(axis: Any, args: Any, dims: Any, *, slice_sizes: Any) ->
         x = move_to(x, dx, 0)
         return bind(prims.dynamic_slice_p, x, 0, *starts, slice_sizes=(axis.size, *slice_sizes)), 0
     shape = typeof(x).shape if dx is None else typeof(x).shape[:dx] + typeof(x).shape[dx + 1:]
-    axes = tuple(a for a, d in enumerate(shape) if slice_sizes[a] != d)  # elsewhere the start is clamped to 0
+    axes = tuple(a for a, d in enumerate(shape) if slice_sizes[a] != d)  # along full axes the start is clamped to 0
     if not axes:
         return x, dx
     indices, window = _index_vectors(starts, axes, axis.size), tuple(range(1, len(shape) + 1))

@@ -1,7 +1,7 @@
-"""Batching row of `dot_general`: no operand is moved.
+"""Batching rule of `dot_general`; no operand is transposed.
 
-Both batched: their batch axes become the first pair of batch axes. One batched: its batch axis becomes one of its free
-axes, and is found again where free axes go in the result.
+If both operands are batched, the batch axes become the first pair of batch dimensions. If one is, its batch axis
+becomes a free dimension, and the result has it at the position of that free dimension.
 """
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from ..tables import batching_rules
 __all__: list[str] = []
 
 
-def _past(axes, d):
-    """Axis numbers after an axis was put in at `d`."""
+def _shift_axes(axes, d):
+    """Renumber axes after inserting an axis at `d`."""
     return axes if d is None else tuple([a + (a >= d) for a in axes])
 
 
 @lru_cache(maxsize=1024)
 def _plan(numbers, ndims, dims):
-    """The batched dimension numbers, and where the batch axis is in the result."""
-    # Both: one more batch axis, in front. One: one more free axis of that operand, wherever that comes in the result.
+    """Return the batched dimension numbers and the batch axis of the result."""
     (lc, rc), (lb, rb) = numbers
     l, r = dims
-    lc, lb, rc, rb = _past(lc, l), _past(lb, l), _past(rc, r), _past(rb, r)
+    lc, lb, rc, rb = _shift_axes(lc, l), _shift_axes(lb, l), _shift_axes(rc, r), _shift_axes(rb, r)
     if l is not None and r is not None:
         return ((lc, rc), ((l, *lb), (r, *rb))), 0
     lhs_free = [a for a in range(ndims[0]) if a not in lc and a not in lb]

@@ -1,4 +1,4 @@
-"""Threefry draws element by element: the elementwise rule, with two results. The device's generator draws once for all keys."""
+"""Batching rules of random bits: Threefry is elementwise; `rng_bit_generator` draws once, with the first key."""
 from __future__ import annotations
 
 from typing import Any
@@ -23,8 +23,11 @@ batching_rules.define(prims.threefry2x32_p, threefry2x32_batching)
 
 
 def rng_bit_generator_batching(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
-    """The first key draws for all, and alone moves on: one draw of the device instead of many, with the numbers that programs
-    written for JAX expect of `rbg` keys. Those who need rows as each key gives them loop over keys, by `lax.map`."""
+    """Draw the bits of all examples with the first key and advance only that key.
+
+    This is one draw instead of many, and matches JAX's results for `rbg` keys. For the bits that each key would give
+    alone, use `lax.map` over the keys.
+    """
     keys = move_to(args[0], dims[0], 0)
     if not axis.size:
         return [keys, lax.full((0, *params["shape"]), 0, params["dtype"])], [0, 0]

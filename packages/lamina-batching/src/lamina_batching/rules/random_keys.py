@@ -1,4 +1,4 @@
-"""Keys and their words: the batch axis is one of the keys' own, in front of the words."""
+"""Batching rules of PRNG keys and their uint32 key data: the batch axis comes before the axes of the key data."""
 from __future__ import annotations
 
 from typing import Any

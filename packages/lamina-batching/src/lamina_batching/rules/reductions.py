@@ -1,4 +1,4 @@
-"""Batching rows of reductions: axes behind the batch axis move up by one."""
+"""Batching rules of reductions: axes after the batch axis are renumbered."""
 from __future__ import annotations
 
 from lamina_ir import MissingRuleError, prims
@@ -10,7 +10,7 @@ from ..tables import batching_rules
 __all__ = ["operands_of"]
 
 
-def _reduction(prim):
+def _make_reduction_rule(prim):
     def rule(axis, args, dims, *, axes, **params):
         d = dims[0]
         axes = tuple([a + (a >= d) for a in axes])
@@ -18,7 +18,7 @@ def _reduction(prim):
     return rule
 
 
-def _cumulation(prim):
+def _make_cumulative_rule(prim):
     def rule(batch, args, dims, *, axis, reverse):
         d = dims[0]
         return bind(prim, args[0], axis=axis + (axis >= d), reverse=reverse), d
@@ -26,7 +26,7 @@ def _cumulation(prim):
 
 
 def operands_of(name, axis, args, dims):
-    """(operands batched at one dimension, initial values, that dimension) of a reduction by any computation."""
+    """Return (operands batched at one dimension, initial values, that dimension) of `reduce` or `reduce_window`."""
     n = len(args) // 2
     if any(d is not None for d in dims[n:]):
         raise MissingRuleError(f"vmap of `{name}`: the initial values must not be batched; combine them with the "
@@ -44,7 +44,7 @@ def reduce_batching(axis, args, dims, *, computation, dimensions):
 
 for _prim in (prims.reduce_sum_p, prims.reduce_prod_p, prims.reduce_max_p, prims.reduce_min_p, prims.reduce_and_p,
               prims.reduce_or_p, prims.reduce_xor_p, prims.argmax_p, prims.argmin_p):
-    batching_rules.define(_prim, _reduction(_prim))
+    batching_rules.define(_prim, _make_reduction_rule(_prim))
 for _prim in (prims.cumsum_p, prims.cumprod_p, prims.cummax_p, prims.cummin_p):
-    batching_rules.define(_prim, _cumulation(_prim))
+    batching_rules.define(_prim, _make_cumulative_rule(_prim))
 batching_rules.define(prims.reduce_p, reduce_batching)

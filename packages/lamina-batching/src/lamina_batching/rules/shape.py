@@ -1,4 +1,4 @@
-"""Batching rows of ops that move elements: the batch axis stays where it is, or goes to the front."""
+"""Batching rules of primitives that move elements: the batch axis stays in place or is moved first."""
 from __future__ import annotations
 
 from lamina_ir import prims
@@ -38,7 +38,7 @@ def squeeze_batching(axis, args, dims, *, dimensions):
 
 
 def expand_dims_batching(axis, args, dims, *, dimensions):
-    """New axes are counted in the result: behind the batch axis when that stands first."""
+    """Move the batch axis first: then the new axes, counted in the result, shift by one."""
     x = move_to(args[0], dims[0], 0)
     return bind(prims.expand_dims_p, x, dimensions=tuple([a + 1 for a in dimensions])), 0
 
@@ -50,7 +50,7 @@ def concatenate_batching(axis, args, dims, *, dimension):
 
 
 def pad_batching(axis, args, dims, *, padding_config):
-    """A batched padding value fills a mould of zeros, into which the padded operand is chosen."""
+    """With a batched padding value, pad with zeros and select the padding value of each example outside the operand."""
     (x, value), (d, value_dim) = args, dims
     if value_dim is None:
         config = (*padding_config[:d], (0, 0, 0), *padding_config[d:])

@@ -1,4 +1,4 @@
-"""`linear_solve` over a batch: its programs over the batch; all right-hand sides and results carry it."""
+"""Batching rule of `linear_solve`: batch its programs; all right-hand sides and results are batched."""
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Batching row of `sort`: all operands get the batch axis in one place."""
+"""Batching rules of `sort` and `top_k`: all operands get the batch axis at the same position."""
 from __future__ import annotations
 
 from lamina_ir import prims

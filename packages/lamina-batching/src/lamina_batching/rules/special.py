@@ -1,4 +1,4 @@
-"""Incomplete functions batch as every elementwise op does."""
+"""Batching rules of the incomplete gamma and beta functions: elementwise."""
 from __future__ import annotations
 
 from lamina_ir import prims

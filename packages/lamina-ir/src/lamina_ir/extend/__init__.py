@@ -1,11 +1,9 @@
-"""The doors below the public names, one for each kind of reader; all their names are here too.
+"""Extension API, in one module per purpose; this package re-exports all names.
 
-- `extend.ops`: for people who add ops: names and kinds of params, how an op that holds programs is wired, host
-  functions.
-- `extend.transformations`: for people who write transformations: tables of rules, nested programs rewritten and
-  divided, what checkpoints keep.
-- `extend.runtimes`: for people who run programs: every equation watched, turns of loops, another backend for trees,
-  room on the stack.
+- `extend.ops`: for new primitives: param types, region signatures, host functions.
+- `extend.transformations`: for new transformations: rule tables, rewriting and splitting of nested programs, checkpoint
+  policies.
+- `extend.runtimes`: for runtimes: observing equations, loop iterations, another pytree backend, the recursion limit.
 """
 from . import ops, runtimes, transformations
 from .ops import *

@@ -1,8 +1,8 @@
-"""For people who add ops: names and kinds of params, how an op that holds programs is wired, axes of collectives, host
-functions, upgrades of saved equations.
+"""Extension API for new primitives: param types, region signatures, axes of collectives, host functions, and upgrades
+of saved equations.
 
-`HELD`, `CARRIED`, `STACKED` and `CHOOSES` are the kinds of operands that `Operands` describes and `held`, `carried`,
-`stacked` and `chooses` make. `upgrades` is the `UpgradeTable` that `loads` reads.
+`CONST`, `CARRY`, `SCANNED` and `SELECTOR` are the kinds of operands in an `OperandGroup`; `const_operands`,
+`carry_operands`, `scanned_operands` and `selector_operand` make groups. `loads` uses the `UpgradeTable` `upgrades`.
 """
 from ..flow import CARRIED, CHOOSES, Flow, HELD, Operands, STACKED, carried, chooses, held, stacked
 from ..params import register_param_type

@@ -1,9 +1,9 @@
-"""For people who run programs: every equation watched, turns of loops, another backend for trees, how programs
-and arrays lie on devices, room on the stack.
+"""Extension API for runtimes: observing equations, loop iterations, another pytree backend, placements of programs and
+arrays on devices, and the recursion limit.
 
-`PROCESSES` is the name of the axis along which `evaluate_spmd` runs a program of several processes, with maps that span them.
-`USES` says which params `use` of `random_unwrap` use a key up, and how that is told.
-`stack_depth` is a module: `stack_depth.roomy()` is a block, or a decorator, with room on the stack for nested programs.
+`PROCESSES` is the name of the axis over which `evaluate_spmd` runs a multi-process program, with maps that span
+processes. `USES` maps values of the param `use` of `random_unwrap` that consume a key to their description in messages.
+The module `recursion_limit` has the context manager and decorator `with_recursion_limit`, for deeply nested programs.
 """
 from .. import _stack_depth as stack_depth
 from ..evaluator import ready, settled, watching

@@ -1,7 +1,8 @@
-"""For people who write transformations: tables of rules, nested programs rewritten and divided, what checkpoints keep.
+"""Extension API for new transformations: rule tables, rewriting and splitting of nested programs, checkpoint policies.
 
-`saved_p` is the op that stands in a program of `keep(...).again` for a value that was kept: `saved(computed, kept)` is
-the kept one, and its tangent is that of the one computed again. `FEW` is how many cheap equations are made again for one value.
+`saved_p` is the primitive for a saved value in a program with rematerialization: `saved(recomputed, saved)` returns the
+saved value, and its tangent is that of the recomputed one. `FEW` is the maximal number of cheap equations that are
+recomputed for one value.
 """
 from ..again import FEW, compared, is_cheap
 from ..avals import set_axis_sizes

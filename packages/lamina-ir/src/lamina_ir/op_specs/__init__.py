@@ -1,4 +1,4 @@
-"""What a reader in another language has to know of each op: operands, results, meaning. `docs/ops/` is written from this.
+"""What a reader in another language has to know of each op: operands, results, meaning. `docs/_generated/ops/` is written from this.
 
 The facts themselves stand in `lamina_ir.prims`; here are the words, in a file of the same family name. Nothing that computes
 imports this.

@@ -1,4 +1,4 @@
-"""Every built-in primitive, as `<name>_p`; one module per family, the same file names in every room."""
+"""All built-in primitives, as `<name>_p`; one module per family, with the same file names in every package."""
 from .. import param_kinds as _param_kinds
 from ..primitive import Primitive as _Primitive
 from ..primitive import by_name, register  # noqa: F401  (`by_name` is part of this namespace, and of pickles)
@@ -32,4 +32,4 @@ ALL = tuple(getattr(family, name) for family in FAMILIES for name in family.__al
 for _p in ALL:
     register(_p)
     _p.kinds |= {n: _param_kinds.BUILT_IN[n] for n in _p.params if n in _param_kinds.BUILT_IN and n not in _p.axis_params}
-    _p.unsaid = ()  # ours have a flow where they hold programs
+    _p.unsaid = ()  # built-in primitives that hold programs all have a region signature

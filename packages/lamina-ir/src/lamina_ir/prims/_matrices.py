@@ -1,7 +1,8 @@
-"""NumPy meanings of the matrix factorisations, one matrix at a time, written to be read.
+"""NumPy implementations of the matrix factorizations, one matrix at a time, written for clarity.
 
-Where a factorisation leaves a choice (the sign of a reflection, the pivot), it is LAPACK's: Householder reflectors
-`H = I - tau v v^H` with `v[0] = 1` that send x to `beta e_1`, beta real and of the sign opposite to `Re x[0]`.
+Where a factorization is not unique (sign of a reflection, choice of the pivot), the choice is that of LAPACK:
+Householder reflectors `H = I - tau v v^H` with `v[0] = 1` that map x to `beta e_1`, with beta real and of the opposite
+sign to `Re x[0]`.
 """
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ __all__: list[str] = []
 
 
 def per_matrix(infer: Callable[..., Any], cores: tuple[int, ...], fun: Callable[..., Any]) -> Callable[..., Any]:
-    """The meaning of an op on stacks of matrices: `fun` on each; a `LinAlgError` gives NaN.
+    """Return an implementation for stacks of matrices that calls `fun` on each; a `LinAlgError` gives NaN.
 
     Args:
-      infer: the op's type rule.
-      cores: how many axes of each operand belong to one matrix (or vector); the others count matrices.
-      fun: `fun(*arrays, **params)` on one matrix, giving an array or a tuple.
+      infer: the type rule of the primitive.
+      cores: for each operand the number of its axes that belong to one matrix (or vector); the others are batch axes.
+      fun: `fun(*arrays, **params)` on one matrix, returning an array or a tuple.
     """
-    def meaning(*xs: Any, **params: Any) -> Any:
+    def implementation(*xs: Any, **params: Any) -> Any:
         out = infer(*[shaped(x.shape, x.dtype) for x in xs], **params)
         avals = out if isinstance(out, tuple) else (out,)
         made = [np.zeros(a.shape, a.dtype) for a in avals]
@@ -37,11 +38,11 @@ def per_matrix(infer: Callable[..., Any], cores: tuple[int, ...], fun: Callable[
             for whole, part in zip(made, results):
                 whole[at] = part
         return tuple(made) if isinstance(out, tuple) else made[0]
-    return meaning
+    return implementation
 
 
 def reflector(x: Any) -> tuple[Any, Any, Any]:
-    """`(beta, tau, v)`: the reflector that sends x to beta e_1, as LAPACK's larfg makes it."""
+    """Return `(beta, tau, v)` of the reflector that maps x to beta e_1, as LAPACK's larfg does."""
     alpha, rest = x[0], x[1:]
     v = np.concatenate([np.ones(1, x.dtype), np.zeros_like(rest)])
     if not np.any(rest) and np.imag(alpha) == 0:
@@ -52,7 +53,7 @@ def reflector(x: Any) -> tuple[Any, Any, Any]:
 
 
 def cholesky(x: Any) -> Any:
-    """The lower L with x = L L^H, from the lower triangle of x; NaN when x is not positive definite."""
+    """Return the lower triangular L with x = L L^H, from the lower triangle of x; NaN if x is not positive definite."""
     lower = np.tril(x, -1)
     try:
         out = np.linalg.cholesky(lower + np.conj(lower.T) + np.diag(np.real(np.diagonal(x))).astype(x.dtype))
@@ -62,7 +63,7 @@ def cholesky(x: Any) -> Any:
 
 
 def lu(x: Any) -> tuple[Any, Any, Any]:
-    """Elimination with row exchanges: the pivot has the largest |re| + |im|, the first of equals."""
+    """LU decomposition with row exchanges: the pivot has the largest |re| + |im|, the first of equals."""
     a = x.copy()
     m, n = a.shape
     pivots = np.zeros(min(m, n), np.int32)
@@ -79,7 +80,7 @@ def lu(x: Any) -> tuple[Any, Any, Any]:
 
 
 def pivots_to_permutation(pivots: Any, *, permutation_size: int) -> Any:
-    """The row order that exchanging row k with row pivots[k], for k = 0, 1, ..., leads to."""
+    """Return the permutation that results from exchanging row k with row pivots[k], for k = 0, 1, ..."""
     order = np.arange(permutation_size, dtype=np.int32)
     for k, p in enumerate(pivots):
         order[[k, p]] = order[[p, k]]
@@ -87,7 +88,7 @@ def pivots_to_permutation(pivots: Any, *, permutation_size: int) -> Any:
 
 
 def geqrf(x: Any) -> tuple[Any, Any]:
-    """R in the upper triangle, the reflectors' tails below it, and their taus."""
+    """Return a matrix with R in the upper triangle and the reflectors' tails below it, and the reflectors' taus."""
     a = x.copy()
     taus = np.zeros(min(a.shape), x.dtype)
     for k in range(len(taus)):
@@ -98,7 +99,7 @@ def geqrf(x: Any) -> tuple[Any, Any]:
 
 
 def householder_product(a: Any, taus: Any) -> Any:
-    """The first columns of H_1 H_2 ... H_k; the tail of v_k stands below the diagonal of column k."""
+    """Return the first columns of H_1 H_2 ... H_k; the tail of v_k is below the diagonal of column k."""
     m, n = a.shape
     q = np.eye(m, n, dtype=a.dtype)
     for k in reversed(range(len(taus))):
@@ -108,7 +109,7 @@ def householder_product(a: Any, taus: Any) -> Any:
 
 
 def qr(x: Any, *, full_matrices: bool, pivoting: bool) -> tuple[Any, ...]:
-    """Q and R, and with pivoting the column order that puts the largest remaining column first."""
+    """Return Q and R, and with pivoting the column permutation that puts the largest remaining column first."""
     m, n = x.shape
     k = m if full_matrices else min(m, n)
     order = np.arange(n, dtype=np.int32)
@@ -128,13 +129,13 @@ def qr(x: Any, *, full_matrices: bool, pivoting: bool) -> tuple[Any, ...]:
 
 
 def eigh(x: Any, *, lower: bool) -> tuple[Any, Any]:
-    """Eigenvectors in columns, and eigenvalues in ascending order, of the Hermitian matrix one triangle describes."""
+    """Return eigenvectors (in columns) and ascending eigenvalues of the Hermitian matrix given by one triangle."""
     w, v = np.linalg.eigh(x, "L" if lower else "U")
     return v, w
 
 
 def eig(x: Any, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool) -> tuple[Any, ...]:
-    """Eigenvalues, and eigenvectors of length one in columns: u^H x = w u^H (left), x v = w v (right)."""
+    """Return eigenvalues, and eigenvectors of norm one in columns: u^H x = w u^H (left), x v = w v (right)."""
     w, v = np.linalg.eig(x)
     out = [w]
     if compute_left_eigenvectors:
@@ -144,7 +145,7 @@ def eig(x: Any, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: 
 
 
 def svd(x: Any, *, full_matrices: bool, compute_uv: bool) -> tuple[Any, ...]:
-    """Singular values in descending order; then U and V^H."""
+    """Return the singular values in descending order; then U and V^H."""
     if not compute_uv:
         return (np.linalg.svd(x, compute_uv=False),)
     u, s, vh = np.linalg.svd(x, full_matrices=full_matrices)
@@ -156,7 +157,7 @@ _FLAGS = {"left_side": True, "lower": True, "transpose_a": False, "conjugate_a":
 
 def triangular_solve(a: Any, b: Any, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool,
                      unit_diagonal: bool) -> Any:
-    """Substitution, one unknown after the other; the triangle that is not named is not read."""
+    """Solve by substitution, one unknown after the other; the other triangle is not read."""
     t = np.tril(a) if lower else np.triu(a)
     if unit_diagonal:
         np.fill_diagonal(t, 1)
@@ -174,12 +175,13 @@ def triangular_solve(a: Any, b: Any, *, left_side: bool, lower: bool, transpose_
 
 
 def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any) -> Any:
-    """The solution of T x = b, T having dl below, d on and du above its diagonal; dl[0] and du[-1] are not read."""
+    """Solve T x = b, where T has dl below, d on and du above its diagonal; dl[0] and du[-1] are not read."""
     return np.linalg.solve(np.diag(d) + np.diag(dl[1:], -1) + np.diag(du[:-1], 1), b)
 
 
 def hessenberg(x: Any) -> tuple[Any, Any]:
-    """Q^H x Q on and above the first subdiagonal, the reflectors' tails below it, and their taus."""
+    """Return a matrix with Q^H x Q on and above the first subdiagonal and the reflectors' tails below it, and the
+    taus."""
     a = x.copy()
     taus = np.zeros(max(len(a) - 1, 0), x.dtype)
     for k in range(len(taus)):
@@ -191,13 +193,14 @@ def hessenberg(x: Any) -> tuple[Any, Any]:
 
 
 def tridiagonal(x: Any, *, lower: bool) -> tuple[Any, Any, Any, Any]:
-    """The tridiagonal matrix Q^H x Q in one triangle with the reflectors' tails; diagonal, off-diagonal, taus."""
+    """Reduce to tridiagonal form: return a matrix with Q^H x Q and the reflectors' tails in one triangle, the diagonal,
+    the off-diagonal and the taus."""
     n = len(x)
     half = np.tril(x, -1) if lower else np.triu(x, 1)
     a = half + np.conj(half.T) + np.diag(np.diagonal(x).real)
     out, taus, off = x.copy(), np.zeros(max(n - 1, 0), x.dtype), np.zeros(max(n - 1, 0), x.real.dtype)
     for k in range(n - 1):
-        rest = np.arange(k + 1, n) if lower else np.arange(n - 2 - k, -1, -1)  # the reflected axes, the first one first
+        rest = np.arange(k + 1, n) if lower else np.arange(n - 2 - k, -1, -1)  # the reflected axes; v[0] is at the first
         at, column = (k, k) if lower else (n - 2 - k, n - 1 - k)
         beta, tau, v = reflector(a[rest, column])
         h = np.eye(len(rest)) - tau * np.outer(v, np.conj(v))
@@ -211,9 +214,10 @@ def tridiagonal(x: Any, *, lower: bool) -> tuple[Any, Any, Any, Any]:
 
 
 def schur(x: Any, *, compute_schur_vectors: bool) -> tuple[Any, ...]:
-    """x = Q T Q^H, T upper triangular; for real x with 2 by 2 blocks on its diagonal for pairs of eigenvalues.
+    """Schur decomposition x = Q T Q^H with T upper triangular; for real x T has 2 by 2 diagonal blocks for complex
+    pairs.
 
-    An invariant subspace (one eigenvector, or the real and imaginary part of one) is split off at a time.
+    Each step splits off one invariant subspace: one eigenvector, or the real and imaginary parts of one.
     """
     n = len(x)
     if not np.isfinite(x).all():
@@ -221,7 +225,8 @@ def schur(x: Any, *, compute_schur_vectors: bool) -> tuple[Any, ...]:
     t, q = x.copy(), np.eye(n, dtype=x.dtype)
     k = 0
     while k < n:
-        # Deflation: an orthonormal basis that begins with the subspace makes what stands below its diagonal block zero.
+        # Deflation: in an orthonormal basis that begins with the subspace, the entries below its diagonal block are
+        # zero.
         w, v = np.linalg.eig(t[k:, k:])
         at = int(np.argmin(np.abs(np.imag(w)))) if np.isrealobj(x) else 0
         first = v[:, at]
@@ -230,16 +235,16 @@ def schur(x: Any, *, compute_schur_vectors: bool) -> tuple[Any, ...]:
         else:
             space = (first.real if np.isrealobj(x) else first)[:, None]
         step = space.shape[1]
-        turn = np.eye(n, dtype=x.dtype)
-        turn[k:, k:] = np.linalg.qr(np.concatenate([space, np.eye(n - k, dtype=x.dtype)], 1))[0]
+        rotation = np.eye(n, dtype=x.dtype)
+        rotation[k:, k:] = np.linalg.qr(np.concatenate([space, np.eye(n - k, dtype=x.dtype)], 1))[0]
         if step == 2:
-            # Turn the pair's block B by half the angle with tan 2h = (b11 - b00) / (b01 + b10): its diagonal entries are equal
-            # then, the standard form of a pair.
-            block = turn[:, k:].T @ t @ turn[:, k:]
+            # Rotate the pair's block B by the angle h with tan 2h = (b11 - b00) / (b01 + b10): then its diagonal
+            # entries are equal, the standard form of a pair.
+            block = rotation[:, k:].T @ t @ rotation[:, k:]
             half = np.arctan2(block[1, 1] - block[0, 0], block[0, 1] + block[1, 0]) / 2
             c, s = np.cos(half), np.sin(half)
-            turn[:, k:k + 2] = turn[:, k:k + 2] @ np.array([[c, -s], [s, c]])
-        t, q = np.conj(turn.T) @ t @ turn, q @ turn
+            rotation[:, k:k + 2] = rotation[:, k:k + 2] @ np.array([[c, -s], [s, c]])
+        t, q = np.conj(rotation.T) @ t @ rotation, q @ rotation
         t[k + step:, k:k + step] = 0
         k += step
     return (t, q) if compute_schur_vectors else (t,)

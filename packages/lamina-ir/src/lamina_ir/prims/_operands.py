@@ -1,4 +1,4 @@
-"""What ops that hold a program share: whether their operands fit it, and the meaning of those that run it once."""
+"""Helpers for primitives that hold a program: check their operands, and run the program once."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ __all__ = ["check_operands", "run_param"]
 
 
 def check_operands(where: str, program: Any, avals: Sequence[ShapedArray]) -> None:
-    """ShapeError or DTypeError unless `program`, which `where` names, takes operands of these types."""
+    """Raise ShapeError or DTypeError unless `program`, named `where` in the message, takes operands of these types."""
     wanted = program.jaxpr.invars
     if len(wanted) != len(avals):
         raise ShapeError(f"{where} takes {len(wanted)} operands; got {len(avals)}")
@@ -22,6 +22,6 @@ def check_operands(where: str, program: Any, avals: Sequence[ShapedArray]) -> No
 
 
 def run_param(name: str) -> dict[str, Any]:
-    """The meanings, on one device and on many, of an op whose results are those of the program in param `name`."""
+    """Return the implementations, for one device and for many, of a primitive that runs the program in param `name`."""
     return dict(numpy=lambda run, *args, **params: run(params[name], args),
                 spmd=lambda run, env, args, params: run(params[name], args, env))

@@ -1,4 +1,5 @@
-"""How NumPy meanings of elementwise ops are called: without floating-point warnings, and where precision matters in double."""
+"""Wrappers for the NumPy implementations of primitives: suppress floating-point warnings, or compute in double
+precision."""
 from __future__ import annotations
 
 import threading
@@ -10,30 +11,32 @@ import numpy as np
 
 from .. import dtypes
 
-__all__ = ["ahead", "quiet", "quietly", "stretches", "wide"]
+__all__ = ["call_without_warnings", "in_double_precision", "mark_broadcasting", "set_plan_hooks", "without_warnings"]
 
 
-def ahead(meaning: Any, prepare: Callable[..., Any] | None = None, unrepeated: Callable[..., Any] | None = None) -> Any:
-    """Say what a program that is made ready once (numpy_plan.py) may do in the place of a meaning.
+def set_plan_hooks(implementation: Any, prepare: Callable[..., Any] | None = None,
+                   unexpanded_shape: Callable[..., Any] | None = None) -> Any:
+    """Set what `NumpyPlan` may do in place of calling a NumPy implementation. Return the implementation.
 
     Args:
-      meaning: a function of arrays and params.
-      prepare: `prepare(avals, **params)` gives a function of arrays of these types, which does the same.
-      unrepeated: of an op that repeats the elements of an array: likewise, gives the shape of its operand with as many axes as
-        the result, and length 1 along those that are repeated.
+      implementation: a function of arrays and params.
+      prepare: `prepare(avals, **params)` returns an equivalent function for arrays of these types, or None.
+      unexpanded_shape: for a primitive that broadcasts an array: `unexpanded_shape(avals, **params)` returns the shape
+        of the operand with as many axes as the result, and length 1 along the broadcast ones.
     """
-    meaning.prepare, meaning.unrepeated = prepare, unrepeated
-    return meaning
+    implementation.prepare, implementation.unexpanded_shape = prepare, unexpanded_shape
+    return implementation
 
 
-def stretches(meaning: Any) -> Any:
-    """Say of a meaning that it repeats operands along axes of length 1 itself, as NumPy's elementwise functions do."""
-    meaning.stretches = True
-    return meaning
+def mark_broadcasting(implementation: Any) -> Any:
+    """Mark an implementation that broadcasts operands along axes of length 1, as NumPy's elementwise functions do."""
+    implementation.broadcasts = True
+    return implementation
 
 
-class _Quiet(threading.local):
-    """Of each thread a context in which NumPy gives no warnings: to run a function in it costs a twentieth of `np.errstate`."""
+class _WarningFreeContext(threading.local):
+    """A context per thread in which NumPy gives no warnings. Running a function in it costs a twentieth of
+    `np.errstate`."""
 
     def __init__(self) -> None:
         context = Context()
@@ -41,64 +44,68 @@ class _Quiet(threading.local):
         self.run = context.run
 
 
-_here = _Quiet()
+_context = _WarningFreeContext()
 _F64, _C128 = np.dtype("float64"), np.dtype("complex128")
 
 
-def quietly(f: Callable[..., Any], *xs: Any, **params: Any) -> Any:
-    """`f(*xs, **params)`, a function of values alone, without floating-point warnings."""
+def call_without_warnings(f: Callable[..., Any], *xs: Any, **params: Any) -> Any:
+    """Return `f(*xs, **params)` with floating-point warnings off. `f` must be free of side effects, as it may run
+    twice."""
     try:
-        return _here.run(f, *xs, **params)
-    except RuntimeError:  # the context is in use, by a finalizer's caller or a meaning made of others; or it is f's own
+        return _context.run(f, *xs, **params)
+    except RuntimeError:
+        # Either the context is entered already (an implementation that calls another one, or a finalizer that runs
+        # during a call), or `f` itself raised RuntimeError, which then happens again.
         with np.errstate(all="ignore"):
             return f(*xs, **params)
 
 
-def quiet(f: Callable[..., Any]) -> Callable[..., np.ndarray]:
-    """`f` with floating-point warnings off, always returning an array."""
-    def meaning(*xs: Any, **params: Any) -> np.ndarray:
-        out = quietly(f, *xs, **params)
+def without_warnings(f: Callable[..., Any]) -> Callable[..., np.ndarray]:
+    """Return `f` with floating-point warnings off and its result converted to an array."""
+    def implementation(*xs: Any, **params: Any) -> np.ndarray:
+        out = call_without_warnings(f, *xs, **params)
         return out if type(out) is np.ndarray else np.asarray(out)
 
-    # Of NumPy's own functions `quietly` is written out: its call is a third of adding two small arrays.
-    def of_one(x: Any) -> np.ndarray:
+    # For NumPy's own ufuncs `call_without_warnings` is inlined: calling it takes a third of the time of adding two
+    # small arrays.
+    def unary(x: Any) -> np.ndarray:
         try:
-            out = _here.run(f, x)
+            out = _context.run(f, x)
         except RuntimeError:
-            return meaning(x)
+            return implementation(x)
         return out if type(out) is np.ndarray else np.asarray(out)
 
-    def of_two(x: Any, y: Any) -> np.ndarray:
+    def binary(x: Any, y: Any) -> np.ndarray:
         try:
-            out = _here.run(f, x, y)
+            out = _context.run(f, x, y)
         except RuntimeError:
-            return meaning(x, y)
+            return implementation(x, y)
         return out if type(out) is np.ndarray else np.asarray(out)
 
     if not isinstance(f, np.ufunc):
-        return meaning
-    return of_one if f.nin == 1 else stretches(of_two)
+        return implementation
+    return unary if f.nin == 1 else mark_broadcasting(binary)
 
 
-def wide(f: Callable[..., Any]) -> Callable[..., np.ndarray]:
-    """`f` computed in float64 or complex128, its result rounded to the dtype of the first operand."""
-    def widened(*xs: Any, **params: Any) -> np.ndarray:
+def in_double_precision(f: Callable[..., Any]) -> Callable[..., np.ndarray]:
+    """Return `f` computed in float64 or complex128, with its result rounded to the dtype of the first operand."""
+    def compute_wide(*xs: Any, **params: Any) -> np.ndarray:
         ws = [np.asarray(x).astype(np.complex128 if dtypes.is_complex(x.dtype) else np.float64, copy=False) for x in xs]
         return np.asarray(f(*ws, **params)).astype(xs[0].dtype, copy=False)
 
-    def narrowed(x: Any) -> np.ndarray:
+    def compute_unary(x: Any) -> np.ndarray:
         d = x.dtype
         if d is _F64 or d is _C128:
             return np.asarray(f(x))
         w = x.astype(_C128 if d.kind == "c" else _F64)
-        return f(w, w).astype(d)  # in place: the wide operand is ours
+        return f(w, w).astype(d)  # in place: `w` is a copy
 
-    def of_one(x: Any) -> np.ndarray:
+    def unary(x: Any) -> np.ndarray:
         try:
-            return _here.run(narrowed, x)
+            return _context.run(compute_unary, x)
         except RuntimeError:
-            return quietly(narrowed, x)
+            return call_without_warnings(compute_unary, x)
 
     if isinstance(f, np.ufunc) and f.nin == 1:
-        return of_one
-    return lambda *xs, **params: quietly(widened, *xs, **params)
+        return unary
+    return lambda *xs, **params: call_without_warnings(compute_wide, *xs, **params)

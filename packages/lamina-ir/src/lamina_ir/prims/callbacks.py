@@ -1,7 +1,9 @@
-"""Ops that call Python on the host: `pure_callback` for a value, `io_callback` and `debug_callback` for an effect.
+"""Primitives that call Python on the host: `pure_callback` for a value, `io_callback` and `debug_callback` for an
+effect.
 
-A call is of one example. `vmap` adds to `batch` the lengths of the axes that lead the operands for which `mapped` says
-so, and the host calls the function once per position, in row-major order, so effects keep the order of the examples.
+The function takes one example. `vmap` adds the length of its axis to `batch` and marks in `mapped` the operands that
+have that leading axis. The host calls the function once per batch position, in row-major order, so effects keep the
+order of the examples.
 """
 from __future__ import annotations
 
@@ -28,28 +30,27 @@ _TOKEN = shaped((), np.dtype("int32"))
 @register_param_type
 @dataclasses.dataclass(frozen=True)
 class HostFunction:
-    """A Python function of flat NumPy arrays inside a program, which knows it by name.
+    """A Python function of flat NumPy arrays that a program refers to by name.
 
-    Programs are saved and printed with the name alone. Read back, it stands for the function given to
-    `register_host_function` under that name in the reading process; without one, calling it raises.
+    Programs are saved and printed with the name alone. After loading, the name refers to the function that was given to
+    `register_host_function` under that name in the loading process; without one, calling it raises.
 
     Args:
-      name: what programs call it. `HostFunction.of(function, name)` makes one that holds its function, unregistered.
+      name: the name in programs. `HostFunction.of(function, name)` makes one that holds its function, unregistered.
     Raises:
-      CallbackError: it is called, and this process has no function of its name.
+      CallbackError: it is called, and no function is registered under its name in this process.
 
     Attributes:
       function: the function, or None.
-      source: the line that calls it, where that is known.
-      loops: the loops whose turns are its last operands: the name of the op and its line, of the outermost first (see
-        `number_turns`).
-      names: of the axes of the batch, where they have any, the outermost first.
-      checks: whether it is a check: its first operand is a truth value, and it is called to raise where that is false.
-      repeats: whether it only reports, so that an `io_callback` of it may run again, or for examples that have no part
-        in it.
-      batched: of a function that takes whole batches, what gives the one for a batch, from it and the position of the
-        batch's axis in each operand (None: it has none); None: it is called once per example.
-      placed: whether it is also given `device`, where it is called from; None where the call does not know.
+      source: the line that calls it, if known.
+      loops: the loops whose iteration numbers are its last operands: (primitive name, line) of each, outermost first
+        (see `thread_iteration_counters`).
+      names: the names of the batch axes that have one, outermost first.
+      checks: whether it is a check: its first operand is a boolean, and it is called, to raise, if that is false.
+      repeats: whether it only reports, so that an `io_callback` of it may run again, or for masked examples of a batch.
+      batched: for a function that handles whole batches: returns the version for a batch, from the function and the
+        position of the batch axis in each operand (None if absent). None: it is called once per example.
+      placed: whether it also gets the calling device as `device=` (None if unknown).
 
     >>> double = HostFunction.of(lambda x: (2 * x,), "double")
     >>> double(3)
@@ -61,41 +62,41 @@ class HostFunction:
     name: str
 
     def __post_init__(self) -> None:
-        self._know(function=_registered.get(self.name), source=None, loops=(), names=(), checks=False,
+        self._set(function=_registered.get(self.name), source=None, loops=(), names=(), checks=False,
                    repeats=False, batched=None, placed=False, device=None)
 
-    def _know(self, **facts: Any) -> None:
+    def _set(self, **facts: Any) -> None:  # fields that are not in the repr; the dataclass is frozen
         for name, value in facts.items():
             object.__setattr__(self, name, value)
 
-    def _also(self, **facts: Any) -> HostFunction:
+    def _replace(self, **facts: Any) -> HostFunction:
         made = HostFunction(self.name)
-        made._know(**{**vars(self), **facts})
+        made._set(**{**vars(self), **facts})
         return made
 
     @staticmethod
     def of(function: Callable[..., Any], name: str, source: Any = None, checks: bool = False, **how: Any) -> HostFunction:
-        """A function of this process, called `name` in print and errors, which name the line `source` too. `how` may give
+        """Wrap a function of this process. `name` and `source` appear in program text and errors; `how` may set
         `repeats`, `batched` and `placed`."""
         made = HostFunction(name)
-        made._know(function=function, source=source, checks=checks, **how)
+        made._set(function=function, source=source, checks=checks, **how)
         return made
 
     def at(self, device: Any) -> HostFunction:
-        """The same function, called from `device` where the call does not know better."""
-        return self._also(device=device)
+        """Return the function with `device` as the default calling device."""
+        return self._replace(device=device)
 
     def taking(self, function: Callable[..., Any], **how: Any) -> HostFunction:
-        """Another function in its place."""
-        return self._also(function=function, **how)
+        """Return it with another Python function."""
+        return self._replace(function=function, **how)
 
     def inside(self, loops: tuple[tuple[str, Any], ...]) -> HostFunction:
-        """The same function, given the turns of these loops behind its operands."""
-        return self._also(loops=loops)
+        """Return it with the iteration numbers of these loops as last operands."""
+        return self._replace(loops=loops)
 
     def over(self, name: Any) -> HostFunction:
-        """The same function, its batch with one more axis around, called `name`; None: it has no name."""
-        return self._also(names=(name, *self.names))  # type: ignore[attr-defined]
+        """Return it with one more outermost batch axis, named `name` (None: unnamed)."""
+        return self._replace(names=(name, *self.names))  # type: ignore[attr-defined]
 
     def __eq__(self, other: object) -> bool:
         return (isinstance(other, HostFunction) and self.name == other.name
@@ -118,13 +119,13 @@ def _unknown(name: str) -> CallbackError:
 
 
 def register_host_function(name: str, function: Callable[..., Any]) -> HostFunction:
-    """Let saved programs that call `name` call `function` here.
+    """Register the function that saved programs call under `name` in this process.
 
     Args:
-      name: as in the program's text.
-      function: takes flat NumPy arrays and gives a sequence of them.
+      name: the name in the program's text.
+      function: takes flat NumPy arrays and returns a sequence of them.
     Returns:
-      What stands for it in params.
+      The `HostFunction`, which can be used as a param.
     Raises:
       ValueError: another function is registered under this name.
 
@@ -139,7 +140,7 @@ def register_host_function(name: str, function: Callable[..., Any]) -> HostFunct
     return HostFunction(name)
 
 
-def _check(name: str, avals: Sequence[ShapedArray], batch: tuple[int, ...], mapped: tuple[Any, ...]) -> None:
+def _check_batch(name: str, avals: Sequence[ShapedArray], batch: tuple[int, ...], mapped: tuple[Any, ...]) -> None:
     if not batch:
         return
     if len(mapped) != len(avals):
@@ -163,20 +164,22 @@ def _infer(name: str) -> Callable[..., list[ShapedArray]]:
         if len(result_dtypes) != len(result_shapes):
             raise ShapeError(f"{name}: result_dtypes and result_shapes must have one entry per result; got "
                              f"{len(result_dtypes)} and {len(result_shapes)}")
-        _check(name, avals, batch, mapped)
+        _check_batch(name, avals, batch, mapped)
         outs = [shaped((*batch, *s), d) for s, d in zip(result_shapes, result_dtypes)]
         return [*outs, _TOKEN] if threaded else outs
     return infer
 
 
 class HostCall:
-    """What the host does for one equation: one call, or one per position of the batch, results and errors checked.
+    """Runs one callback equation on the host: one call, or one per batch position, with results and errors checked.
 
     Args:
-      name: of the op, for errors.
-      params: of the equation. Of an ordered call `threaded` is left to the caller.
-      where: words for a position in the mapped axes (None: beside them); None: those of the evaluation that runs.
-      device_of: the device at a position, for a callback that is given it; None: the one that its `at` was told.
+      name: the primitive's name, for errors.
+      params: the params of the equation. The caller handles the token of an ordered (`threaded`) call.
+      where: describes a position in the mapped axes (None: outside of them) for errors. Default: describe the position
+        of the running evaluation.
+      device_of: returns the device at a position, for a callback that takes it. Default: the device set by
+        `HostFunction.at`.
 
     >>> say = HostFunction.of(lambda x: (2 * x,), "double")
     >>> call = HostCall("pure_callback", dict(callback=say, batch=(), mapped=(), result_dtypes=(np.dtype("int32"),),
@@ -195,26 +198,27 @@ class HostCall:
         self.wanted = tuple(zip(params.get("result_shapes", ()), params.get("result_dtypes", ())))
         self.indexed = params.get("indexed", False)
 
-    def __call__(self, args: Sequence[Any], turns: Any = (), device: int | None = None) -> tuple[np.ndarray, ...]:
-        """The results, which lead with the batch axes.
+    def __call__(self, args: Sequence[Any], iterations: Any = (), device: int | None = None) -> tuple[np.ndarray, ...]:
+        """Call the function and return the results, which have the batch axes first.
 
         Args:
-          args: the operands without turns and order.
-          turns: of the loops that the callback was told of, outermost first.
-          device: its position in the mapped axes; None where there are none.
+          args: the operands without iteration numbers and order token.
+          turns: the iteration numbers of `HostFunction.loops`, outermost first.
+          device: the position in the mapped axes; None if there are none.
         Raises:
-          CallbackError: the function raised, or gave something else than promised. It says which of the calls that was.
+          CallbackError: the function raised, or returned results of other types than declared. The message names the
+            batch position and the loop iteration.
         """
         if self.callback.checks and np.all(args[0]):
             return ()
         if not self.batch:
-            return self._once(args, (turns, device, ()))
+            return self._once(args, (iterations, device, ()))
         outs = [np.empty((*self.batch, *shape), dtype) for shape, dtype in self.wanted]
         for at in itertools.product(*map(range, self.batch)):
             mine = [x[tuple(i for i, on in zip(at, flags) if on)] for x, flags in zip(args, self.mapped)]
             if self.callback.checks and np.all(mine[0]):
                 continue
-            for o, value in zip(outs, self._once(mine, (turns, device, at))):
+            for o, value in zip(outs, self._once(mine, (iterations, device, at))):
                 o[at] = value
         return tuple(outs)
 
@@ -226,7 +230,7 @@ class HostCall:
                 out = self.function(*args, device=self.device_of(at[1]) if self.device_of else self.callback.device)
             else:
                 out = self.function(*args)
-        except CallbackError as e:  # it returned another tree, or a callback that it has called failed
+        except CallbackError as e:  # it returned another tree structure, or a callback that it called failed
             raise self._error(str(e), at, type(e) if isinstance(e, CheckError) else CallbackError) from (e.__cause__ or e)
         except Exception as e:
             if self.function is None:
@@ -249,48 +253,53 @@ class HostCall:
             found.append(x)
         return tuple(found)
 
-    def _error(self, text: str, at: tuple[Any, int | None, tuple[int, ...]],
+    def _error(self, text: str, position: tuple[Any, int | None, tuple[int, ...]],
                kind: type[CallbackError] = CallbackError) -> CallbackError:
-        turns, device, index = at
+        iterations, device, index = position
         source, loops, names = self.callback.source, self.callback.loops, self.callback.names
-        words = [f"{'at' if kind is not CallbackError else 'called at'} {source}"] if source else []
+        details = [f"{'at' if kind is not CallbackError else 'called at'} {source}"] if source else []
         if index:
             named = names if len(names) == len(index) else (None,) * len(index)
-            words.append("at " + ", ".join([f"index {i} of " + ("the batch" if name is None else f"axis {name!r}") + f" of {n}"
-                                            for i, n, name in zip(index, self.batch, named)]))
-        told = [(op, int(i), line) for (op, line), i in zip(loops, np.reshape(turns, -1))] if loops else running_turns()
-        if told:
-            words.append(turns_text(told).removeprefix(", "))
+            axes = ["the batch" if name is None else f"axis {name!r}" for name in named]
+            details.append("at " + ", ".join([f"index {i} of {axis} of {n}" for i, n, axis in zip(index, self.batch, axes)]))
+        if loops:
+            running = [(op, int(i), line) for (op, line), i in zip(loops, np.reshape(iterations, -1))]
+        else:
+            running = running_turns()
+        if running:
+            details.append(turns_text(running).removeprefix(", "))
         if self.where is not None:
-            words += filter(None, [self.where(device)])
+            details += filter(None, [self.where(device)])
         elif device is not None:
-            words.append(f"at {axes_text(running_places())}" if running_places() else f"on device {device} of the mapped axes")
-        return kind(text + (f"; {', '.join(words)}" if words else ""))
+            places = running_places()
+            details.append(f"at {axes_text(places)}" if places else f"on device {device} of the mapped axes")
+        return kind(text + (f"; {', '.join(details)}" if details else ""))
 
 
 def _narrows(x: Any, got: np.dtype, wanted: np.dtype) -> bool:
-    """Python numbers take the dtype asked for; 64-bit NumPy results of 32-bit inputs are what NumPy makes by itself."""
+    """Return whether a result may be converted to the declared dtype without an error: Python numbers, and 64-bit
+    results that NumPy makes of 32-bit inputs."""
     if type(x) in (bool, int, float, complex):
         return bool(np.can_cast(got, wanted, "same_kind")) or type(x) is int
     return got.kind == wanted.kind and got.itemsize == 2 * wanted.itemsize
 
 
 def _numpy(name: str) -> Callable[..., tuple[Any, ...]]:
-    def meaning(*args: Any, **params: Any) -> tuple[Any, ...]:
+    def implementation(*args: Any, **params: Any) -> tuple[Any, ...]:
         token = args[-1:] if params.get("threaded") else ()
         n = len(args) - len(token)
         loops = len(params["callback"].loops)
         return (*HostCall(name, params)(args[:n - loops], args[n - loops:n], running_device()), *token)
-    return meaning
+    return implementation
 
 
 def _spmd(name: str) -> Callable[..., Any]:
-    """Every device calls, in order."""
+    """Return the implementation for many devices: every device calls, in order."""
     call = _numpy(name)
 
-    def meaning(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
+    def implementation(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
         return by_device(env.size, lambda d: call(*[xs[d] for xs in args], **params))
-    return meaning
+    return implementation
 
 
 def _callback(name: str, params: Sequence[str], **facts: Any) -> Primitive:
@@ -298,12 +307,12 @@ def _callback(name: str, params: Sequence[str], **facts: Any) -> Primitive:
                      family="callbacks", spec="custom_call", **facts)
 
 
-_PLAIN = {"batch": (), "mapped": ()}
+_DEFAULTS = {"batch": (), "mapped": ()}
 pure_callback_p = _callback("pure_callback", ("batch", "callback", "mapped", "result_dtypes", "result_shapes",
-                                              "vmap_method"), defaults={**_PLAIN, "vmap_method": None})
+                                              "vmap_method"), defaults={**_DEFAULTS, "vmap_method": None})
 io_callback_p = _callback("io_callback", ("batch", "callback", "mapped", "ordered", "result_dtypes", "result_shapes",
                                           "threaded"),
-                          defaults={**_PLAIN, "ordered": False, "threaded": False}, effectful=True)
+                          defaults={**_DEFAULTS, "ordered": False, "threaded": False}, effectful=True)
 debug_callback_p = _callback("debug_callback", ("batch", "callback", "indexed", "mapped", "ordered", "threaded"),
-                             defaults={**_PLAIN, "indexed": False, "ordered": False, "threaded": False},
+                             defaults={**_DEFAULTS, "indexed": False, "ordered": False, "threaded": False},
                              effectful=True)

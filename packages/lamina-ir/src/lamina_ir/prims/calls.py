@@ -1,4 +1,5 @@
-"""Ops that run a nested program: `xla_call` (a jitted function), `xla_pmap` (one copy per device of an axis)."""
+"""Primitives that run a nested program: `xla_call` (a jitted function) and `xla_pmap` (one copy per device of an
+axis)."""
 from __future__ import annotations
 
 from typing import Any
@@ -28,8 +29,8 @@ xla_call_p = Primitive(
     defaults={"donated_invars": (), "inline": False, "device": None, "backend": None})
 
 
-def unmapped(aval: ShapedArray, axis: int | None, size: int, what: str) -> ShapedArray:
-    """The aval of one device's part of an operand mapped along `axis`; None: every device has the whole."""
+def member_aval(aval: ShapedArray, axis: int | None, size: int, what: str) -> ShapedArray:
+    """Return the type of one device's slice of an operand mapped along `axis`; None: every device has all of it."""
     if axis is None:
         return aval
     if not 0 <= axis < len(aval.shape) or aval.shape[axis] != size:
@@ -42,37 +43,40 @@ def _pmap_infer(*avals: ShapedArray, call_jaxpr: Any, axis_name: Any, axis_size:
                 out_axes: tuple[int | None, ...], global_axis_size: int | None = None, **_: Any) -> list[ShapedArray]:
     checked_axis_name("xla_pmap", axis_name)
     if global_axis_size is not None and global_axis_size < axis_size:
-        raise ShapeError("xla_pmap: global_axis_size is how many rows there are in all processes together; got "
-                         f"{global_axis_size}, of which axis_size {axis_size} are here")
+        raise ShapeError("xla_pmap: global_axis_size, the axis size over all processes, must be at least axis_size, the "
+                         f"members in this process; got {global_axis_size} and {axis_size}")
     if len(in_axes) != len(avals):
         raise ShapeError(f"xla_pmap: in_axes {in_axes} must have one entry per operand; got {len(avals)} operands")
-    parts = tuple(unmapped(a, axis, axis_size, f"operand {i}") for i, (a, axis) in enumerate(zip(avals, in_axes)))
+    parts = tuple(member_aval(a, axis, axis_size, f"operand {i}") for i, (a, axis) in enumerate(zip(avals, in_axes)))
     check_operands("xla_pmap: call_jaxpr", call_jaxpr, parts)
     outs = call_jaxpr.jaxpr.outvars
     if len(out_axes) != len(outs):
         raise ShapeError(f"xla_pmap: out_axes {out_axes} must have one entry per result; call_jaxpr has {len(outs)}")
-    whole = []
+    results = []
     for v, axis in zip(outs, out_axes):
         aval = v.aval.differing(v.aval.over - {axis_name})
         if axis is not None:
             if not 0 <= axis <= len(aval.shape):
                 raise ShapeError(f"xla_pmap: out_axes {axis} is out of range for a result {aval.long()} per device")
             aval = shaped(aval.shape[:axis] + (axis_size,) + aval.shape[axis:], aval.dtype, aval.weak_type)
-        whole.append(aval)
-    return whole
+        results.append(aval)
+    return results
 
 
 def _pmap_spmd(run: Any, env: AxisEnv, args: list[list[Any]], params: dict[str, Any]) -> list[list[Any]]:
-    """The mapped call inside the axes `env` has already: each device splits its operands among `axis_size` new ones. A map that
-    spans processes, along which `env` lies, has one axis of the rows of all."""
+    """Run the mapped call inside the axes of `env`: each device splits its operands among `axis_size` new ones.
+
+    If the map spans processes, `env` has the axis PROCESSES. The map then has one axis with the members of all
+    processes.
+    """
     size, n = params["axis_size"], env.size
     if params["global_axis_size"] in (None, size):
         inside = env.extend(params["axis_name"], size)
     elif env.names == (PROCESSES,) and size * n == params["global_axis_size"]:
         inside = AxisEnv([(params["axis_name"], size * n)])
     else:
-        raise ExecutionError(f"xla_pmap of `{params['name']}`: {size} of the {params['global_axis_size']} rows are here; the "
-                             "others are given to other processes, which only the runtime knows")
+        raise ExecutionError(f"xla_pmap of `{params['name']}`: only {size} of the {params['global_axis_size']} members are in "
+                             "this process; it needs the operands of the other processes, so only the runtime can run it")
     inner = []
     for xs, axis in zip(args, params["in_axes"]):
         inner.append([x if axis is None else np.asarray(np.take(x, i, axis)) for x in xs for i in range(size)])

@@ -1,8 +1,8 @@
-"""Ops across a mapped axis. `infer` sees one device's operands.
+"""Collectives: primitives across a mapped axis. `infer` gets the operand types of one device.
 
-The NumPy meaning sees all devices at once: `numpy(env, *operands, **params)` with `env` the `AxisEnv` around the op and
-each operand (and result) a list with one array per device. `axis_name` and `axes` hold a name or a tuple of names; the
-devices of a group are ordered by their index along the named axes, the first name slowest.
+The NumPy implementation gets the operands of all devices: `numpy(env, *operands, **params)`, where `env` is the
+`AxisEnv` in scope and each operand (and result) is a list with one array per device. `axis_name` and `axes` hold a name
+or a tuple of names. The devices of a group are ordered by their index along the named axes, the first name slowest.
 """
 from __future__ import annotations
 
@@ -31,23 +31,24 @@ def _total(xs: Any, ufunc: np.ufunc, axis: Any = 0) -> Any:
     return np.asarray(ufunc.reduce(wide, axis=axis, **extra)).astype(d)
 
 
-def _along(name: str, x: ShapedArray, axis: int, param: str, limit: int | None = None) -> None:
+def _check_axis(name: str, x: ShapedArray, axis: int, param: str, limit: int | None = None) -> None:
     limit = len(x.shape) if limit is None else limit
     if not 0 <= axis < limit:
         raise ShapeError(f"{name}: {param} {axis} is out of range for operand {x.long()}; expected 0 <= {param} < "
                          f"{limit}")
 
 
-def _refuse_size(name: str, x: ShapedArray, axis: int, tiled: bool, axis_size: int, axis_name: Any, axis_index_groups: Any,
-                 spec: str) -> None:
+def _raise_bad_size(name: str, x: ShapedArray, axis: int, tiled: bool, axis_size: int, axis_name: Any,
+                    axis_index_groups: Any) -> None:
     names = ", ".join(map(repr, axis_names(name, axis_name)))
     whose = f"the mapped axis {names}" if axis_index_groups is None else f"a group of the mapped axis {names}"
     raise ShapeError(f"{name}: axis {axis} of the operand must {'be a multiple of' if tiled else 'have'} the size of {whose}, "
-                     f"{axis_size}; got {x.long()} [StableHLO {spec}]")
+                     f"{axis_size}; got {x.long()}")
 
 
-def _alike(total: Axes, names: Axes, params: dict[str, Any], bound: Axes) -> Axes:
-    """All members get one value; of groups each gets its own."""
+def _varying_axes_of_group_result(total: Axes, names: Axes, params: dict[str, Any], bound: Axes) -> Axes:
+    """Infer the varying axes of a result: without groups all members get the same value, so it does not vary over the
+    reduced axes; with groups each group has its own value."""
     return total - names if params["axis_index_groups"] is None else total | names
 
 
@@ -67,7 +68,7 @@ def _reduce_infer(name: str, numbers: bool) -> Callable[..., list[ShapedArray]]:
                                  "imaginary parts")
             if local:
                 for a in local:
-                    _along(name, x, a, "axes")
+                    _check_axis(name, x, a, "axes")
                 x = shaped(tuple(n for a, n in enumerate(x.shape) if a not in local), x.dtype, x.weak_type)
             outs.append(x)
         return outs
@@ -75,7 +76,7 @@ def _reduce_infer(name: str, numbers: bool) -> Callable[..., list[ShapedArray]]:
 
 
 def _reduce_numpy(ufunc: np.ufunc) -> Callable[..., Any]:
-    def meaning(env: Any, *operands: list[Any], axes: tuple[Any, ...], axis_index_groups: Any = None) -> Any:
+    def implementation(env: Any, *operands: list[Any], axes: tuple[Any, ...], axis_index_groups: Any = None) -> Any:
         names, local = split_axes("a collective", axes)
         results = []
         for xs in operands:
@@ -86,23 +87,24 @@ def _reduce_numpy(ufunc: np.ufunc) -> Callable[..., Any]:
                     xs[d] = total
             results.append(xs)
         return tuple(results)
-    return meaning
+    return implementation
 
 
 def _reduction(name: str, ufunc: np.ufunc, numbers: bool = False) -> Primitive:
     return Primitive(name, params=("axes", "axis_index_groups"), family="collectives", multiple=True, spec="all_reduce",
                      axis_params=("axes",), infer=_reduce_infer(name, numbers), numpy=_reduce_numpy(ufunc),
-                     over=_alike)
+                     over=_varying_axes_of_group_result)
 
 
-psum_p = _reduction("psum", np.add, numbers=True)  # linear in all operands together, however many; tables say so
+# psum is linear in all operands together. Their number varies, so the derivative rules state that, not `linear_in`.
+psum_p = _reduction("psum", np.add, numbers=True)
 pmax_p = _reduction("pmax", np.maximum)
 pmin_p = _reduction("pmin", np.minimum)
 
 
 # --- all_gather, psum_scatter, all_to_all -------------------------------------------------------------------------
-def _fit(name: str, axis_name: Any, axis_size: int, axis_index_groups: Any) -> None:
-    """What can be told of the groups without the axes around."""
+def _check_group_sizes(name: str, axis_name: Any, axis_size: int, axis_index_groups: Any) -> None:
+    """Check what is known about the groups without the axis environment."""
     names = axis_names(name, axis_name)
     groups = checked_groups(name, None, axis_index_groups, names, equal=True)
     if groups is not None and any(len(g) != axis_size for g in groups):
@@ -120,8 +122,8 @@ def _device_groups(name: str, env: Any, p: dict[str, Any]) -> list[list[int]]:
 def _all_gather_infer(x: ShapedArray, *, all_gather_dimension: int, axis_size: int, tiled: bool,
                       **groups: Any) -> ShapedArray:
     d, shape = all_gather_dimension, x.shape
-    _fit("all_gather", axis_size=axis_size, **groups)
-    _along("all_gather", x, d, "all_gather_dimension", len(shape) + (not tiled))
+    _check_group_sizes("all_gather", axis_size=axis_size, **groups)
+    _check_axis("all_gather", x, d, "all_gather_dimension", len(shape) + (not tiled))
     shape = shape[:d] + (shape[d] * axis_size,) + shape[d + 1:] if tiled else shape[:d] + (axis_size,) + shape[d:]
     return shaped(shape, x.dtype, x.weak_type)
 
@@ -139,12 +141,12 @@ def _all_gather(env: Any, xs: list[Any], *, all_gather_dimension: int, tiled: bo
 def _psum_scatter_infer(x: ShapedArray, *, axis_size: int, scatter_dimension: int, tiled: bool,
                         **groups: Any) -> ShapedArray:
     d, shape = scatter_dimension, x.shape
-    _fit("psum_scatter", axis_size=axis_size, **groups)
-    _along("psum_scatter", x, d, "scatter_dimension")
+    _check_group_sizes("psum_scatter", axis_size=axis_size, **groups)
+    _check_axis("psum_scatter", x, d, "scatter_dimension")
     if not dtypes.is_number(x.dtype):
         raise DTypeError(f"psum_scatter: expected numbers; got {x.long()}. Convert it first")
     if shape[d] % axis_size if tiled else shape[d] != axis_size:
-        _refuse_size("psum_scatter", x, d, tiled, axis_size, **groups, spec="reduce_scatter C8")
+        _raise_bad_size("psum_scatter", x, d, tiled, axis_size, **groups)  # StableHLO reduce_scatter C8
     mid = (shape[d] // axis_size,) if tiled else ()
     return shaped(shape[:d] + mid + shape[d + 1:], x.dtype, x.weak_type)
 
@@ -161,12 +163,12 @@ def _psum_scatter(env: Any, xs: list[Any], *, scatter_dimension: int, tiled: boo
 
 def _all_to_all_infer(x: ShapedArray, *, axis_size: int, concat_axis: int, split_axis: int, tiled: bool,
                       **groups: Any) -> ShapedArray:
-    _fit("all_to_all", axis_size=axis_size, **groups)
-    _along("all_to_all", x, split_axis, "split_axis")
-    _along("all_to_all", x, concat_axis, "concat_axis")
+    _check_group_sizes("all_to_all", axis_size=axis_size, **groups)
+    _check_axis("all_to_all", x, split_axis, "split_axis")
+    _check_axis("all_to_all", x, concat_axis, "concat_axis")
     shape = list(x.shape)
     if shape[split_axis] % axis_size if tiled else shape[split_axis] != axis_size:
-        _refuse_size("all_to_all", x, split_axis, tiled, axis_size, **groups, spec="all_to_all C2")
+        _raise_bad_size("all_to_all", x, split_axis, tiled, axis_size, **groups)  # StableHLO all_to_all C2
     if tiled:
         shape[split_axis] //= axis_size
         shape[concat_axis] *= axis_size
@@ -188,7 +190,7 @@ def _all_to_all(env: Any, xs: list[Any], *, concat_axis: int, split_axis: int, t
 
 all_gather_p = Primitive("all_gather", params=("all_gather_dimension", *_GROUPED, "tiled"), family="collectives",
                          infer=_all_gather_infer, numpy=_all_gather, linear_in=(0,), axis_params=("axis_name",),
-                         spec="all_gather", over=_alike)
+                         spec="all_gather", over=_varying_axes_of_group_result)
 psum_scatter_p = Primitive("psum_scatter", params=(*_GROUPED, "scatter_dimension", "tiled"), family="collectives",
                            infer=_psum_scatter_infer, numpy=_psum_scatter, linear_in=(0,), axis_params=("axis_name",),
                            spec="reduce_scatter")

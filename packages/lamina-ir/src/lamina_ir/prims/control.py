@@ -1,5 +1,7 @@
-"""Control flow: `cond` (one of several programs), `while`, `scan` (a loop of known length over stacked values), and
-`platform_index`, the number of a branch that is known when the program is lowered."""
+"""Control flow: `cond` (one of several programs), `while`, and `scan` (a loop of known length over stacked values).
+
+`platform_index` is the index of a branch that is chosen when the program is lowered.
+"""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -19,8 +21,8 @@ from ._operands import check_operands
 __all__ = ["cond_p", "platform_index_p", "platform_number", "scan_p", "while_p"]
 
 
-def _agree(where: str, got: Sequence[ShapedArray], wanted: Sequence[ShapedArray]) -> list[ShapedArray]:
-    """The common types, weak where both are; ShapeError or DTypeError where they differ."""
+def _common_types(where: str, got: Sequence[ShapedArray], wanted: Sequence[ShapedArray]) -> list[ShapedArray]:
+    """Return the common types, weak if both are; raise ShapeError or DTypeError if they differ."""
     if len(got) != len(wanted):
         raise ShapeError(f"{where} must have {len(wanted)} results; got {len(got)}")
     for i, (a, b) in enumerate(zip(got, wanted)):
@@ -30,16 +32,17 @@ def _agree(where: str, got: Sequence[ShapedArray], wanted: Sequence[ShapedArray]
     return [a if a.weak_type <= b.weak_type else b for a, b in zip(got, wanted)]
 
 
-def _communicate(env: Any, *programs: Any) -> bool:
-    """Whether devices on these axes have to run the programs in lockstep."""
-    return any(p.jaxpr.axis_names for p in programs) or PROCESSES in env.names and any(map(_spans, programs))
+def _needs_lockstep(env: Any, *programs: Any) -> bool:
+    """Return whether the devices must run the programs in lockstep, because the programs communicate."""
+    return any(p.jaxpr.axis_names for p in programs) or PROCESSES in env.names and any(map(_spans_processes, programs))
 
 
-def _spans(program: Any) -> bool:
-    """Whether a map in a program, or in one nested in it, is over several processes."""
+def _spans_processes(program: Any) -> bool:
+    """Return whether a program, or one nested in it, contains a map over several processes."""
     def find() -> bool:
         return any((e.params.get("global_axis_size") or 0) > e.params.get("axis_size", 0)
-                   if e.primitive.name == "xla_pmap" else any(map(_spans, subprograms(e))) for e in program.jaxpr.eqns)
+                   if e.primitive.name == "xla_pmap" else any(map(_spans_processes, subprograms(e)))
+                   for e in program.jaxpr.eqns)
 
     return bool(program.memo("spans processes", find))
 
@@ -54,26 +57,26 @@ def _cond_infer(index: ShapedArray, *avals: ShapedArray, branches: tuple[Any, ..
     outs = branches[0].out_avals
     for i, branch in enumerate(branches):
         check_operands(f"cond: branch {i}", branch, avals)
-        outs = _agree(f"cond: branch {i}", branch.out_avals, outs)
+        outs = _common_types(f"cond: branch {i}", branch.out_avals, outs)
     return outs
 
 
-def _chosen(index: Any, branches: tuple[Any, ...]) -> Any:
-    """An index out of range chooses the last branch, as in StableHLO."""
+def _select_branch(index: Any, branches: tuple[Any, ...]) -> Any:
+    """Return the branch at `index`; an index out of range selects the last branch, as in StableHLO."""
     i = int(index)
     return branches[i if 0 <= i < len(branches) else -1]
 
 
 def _cond_numpy(run: Any, index: Any, *args: Any, branches: tuple[Any, ...]) -> Any:
-    return run(_chosen(index, branches), args)
+    return run(_select_branch(index, branches), args)
 
 
 def _cond_spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
     branches = params["branches"]
-    picked = [_chosen(i, branches) for i in args[0]]
+    picked = [_select_branch(i, branches) for i in args[0]]
     if all(p is picked[0] for p in picked):
         return run(picked[0], args[1:], env)
-    if _communicate(env, *branches):
+    if _needs_lockstep(env, *branches):
         raise ProgramError("cond: devices take different branches, and the branches communicate; the index must be the "
                            "same on all devices")
     return by_device(env.size, lambda d: run(picked[d], [xs[d] for xs in args[1:]]))
@@ -83,9 +86,10 @@ cond_p = Primitive("cond", params=("branches",), family="control", infer=_cond_i
                    multiple=True, flow=Flow(chooses(), held(), body="branches"), spec="case")
 
 
-# --- platform_index: which branch the platform of the program takes -----------------------------------------------
+# --- platform_index: the branch for the platform of the program ---------------------------------------------------
 def platform_number(platform: str, platforms: Sequence[tuple[str, ...]], has_default: bool) -> int:
-    """Position of the first group of names that holds `platform`; the number of groups for the default."""
+    """Return the index of the first group of names that contains `platform`, or the number of groups for the
+    default."""
     for i, names in enumerate(platforms):
         if platform in names:
             return i
@@ -113,14 +117,14 @@ def _while_infer(*avals: ShapedArray, cond_jaxpr: Any, body_jaxpr: Any, cond_nco
         raise DTypeError(f"while: cond_jaxpr must have one result bool[]; got {', '.join(a.long() for a in pred)}")
     if max_iters is not None and max_iters < 0:
         raise ShapeError(f"while: max_iters must be None or at least 0; got {max_iters}")
-    return _agree("while: body_jaxpr", body_jaxpr.out_avals, carry)
+    return _common_types("while: body_jaxpr", body_jaxpr.out_avals, carry)
 
 
 def _while_numpy(run: Any, *args: Any, **params: Any) -> Any:
-    return _loop(run, bool, args, **params)
+    return _run_while(run, bool, args, **params)
 
 
-def _loop(run: Any, truth: Any, args: Sequence[Any], cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int,
+def _run_while(run: Any, truth: Any, args: Sequence[Any], cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int,
           body_nconsts: int, max_iters: int | None = None) -> Sequence[Any]:
     n = cond_nconsts + body_nconsts
     cond_consts, body_consts, carry = args[:cond_nconsts], args[cond_nconsts:n], args[n:]
@@ -134,7 +138,7 @@ def _loop(run: Any, truth: Any, args: Sequence[Any], cond_jaxpr: Any, body_jaxpr
 
 
 def _while_spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
-    if not _communicate(env, params["cond_jaxpr"], params["body_jaxpr"]):
+    if not _needs_lockstep(env, params["cond_jaxpr"], params["body_jaxpr"]):
         return by_device(env.size, lambda d: _while_numpy(run, *[xs[d] for xs in args], **params))
 
     def truth(preds: Sequence[Any]) -> bool:
@@ -143,7 +147,7 @@ def _while_spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any
                                "the condition must be the same on all devices")
         return bool(preds[0])
 
-    return _loop(lambda p, xs: run(p, xs, env), truth, args, **params)
+    return _run_while(lambda p, xs: run(p, xs, env), truth, args, **params)
 
 
 while_p = Primitive("while", params=("body_jaxpr", "body_nconsts", "cond_jaxpr", "cond_nconsts", "max_iters"),
@@ -167,11 +171,11 @@ def _scan_infer(*avals: ShapedArray, jaxpr: Any, length: int, num_consts: int, n
     outs = jaxpr.out_avals
     if unroll < 1:
         raise ShapeError(f"scan: unroll must be at least 1; got {unroll}")
-    carry = _agree("scan: jaxpr", outs[:num_carry], avals[num_consts:n])
+    carry = _common_types("scan: jaxpr", outs[:num_carry], avals[num_consts:n])
     return carry + [shaped((length, *a.shape), a.dtype, a.weak_type) for a in outs[num_carry:]]
 
 
-def _steps(run: Any, cut: Any, stack: Any, args: Sequence[Any], jaxpr: Any, length: int, num_consts: int,
+def _run_scan(run: Any, cut: Any, stack: Any, args: Sequence[Any], jaxpr: Any, length: int, num_consts: int,
            num_carry: int, reverse: bool, **_: Any) -> list[Any]:
     n = num_consts + num_carry
     consts, carry, xs = list(args[:num_consts]), list(args[num_consts:n]), args[n:]
@@ -181,24 +185,24 @@ def _steps(run: Any, cut: Any, stack: Any, args: Sequence[Any], jaxpr: Any, leng
         begins(i)
         outs = run(jaxpr, consts + carry + [cut(x, i) for x in xs])
         carry = list(outs[:num_carry])
-        for rows, y in zip(ys, outs[num_carry:]):
-            rows.append(y)
-    return carry + [stack(rows[::-1] if reverse else rows, a) for rows, a in zip(ys, avals)]
+        for slices, y in zip(ys, outs[num_carry:]):
+            slices.append(y)
+    return carry + [stack(slices[::-1] if reverse else slices, a) for slices, a in zip(ys, avals)]
 
 
-def _stack(rows: Sequence[Any], aval: ShapedArray) -> Any:
-    return np.stack(rows) if rows else np.zeros((0, *aval.shape), aval.dtype)
+def _stack(slices: Sequence[Any], aval: ShapedArray) -> Any:
+    return np.stack(slices) if slices else np.zeros((0, *aval.shape), aval.dtype)
 
 
 def _scan_numpy(run: Any, *args: Any, **params: Any) -> Any:
-    return _steps(run, lambda x, i: x[i], _stack, args, **params)
+    return _run_scan(run, lambda x, i: x[i], _stack, args, **params)
 
 
 def _scan_spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
-    def stack(rows: Sequence[Any], aval: ShapedArray) -> list[Any]:
-        return [_stack([row[d] for row in rows], aval) for d in range(env.size)]
+    def stack(slices: Sequence[Any], aval: ShapedArray) -> list[Any]:
+        return [_stack([values[d] for values in slices], aval) for d in range(env.size)]
 
-    return _steps(lambda p, xs: run(p, xs, env), lambda xs, i: [x[i] for x in xs], stack, args, **params)
+    return _run_scan(lambda p, xs: run(p, xs, env), lambda xs, i: [x[i] for x in xs], stack, args, **params)
 
 
 scan_p = Primitive("scan", params=("jaxpr", "length", "num_carry", "num_consts", "reverse", "unroll"),

@@ -1,9 +1,9 @@
-"""`conv_general_dilated`: sums of products of an array's windows with kernels; and `ConvDimensionNumbers`.
+"""`conv_general_dilated`: convolution of an array with kernels; and `ConvDimensionNumbers`.
 
-With batch axis, feature axis and spatial axes in their places, and one spatial axis:
+For axes in the order batch, feature, spatial, and one spatial axis:
 `out[n, o, p] = sum over c, k of lhs[n, c, (p * stride + k * rhs_dilation - low) / lhs_dilation] * rhs[o, c, k]`, over
-those k for which the position is whole and inside `lhs`. Groups split features (or the batch) into parts that see only
-their own kernels.
+those k for which the position is an integer and inside `lhs`. Groups split features (or the batch) into parts, each
+with its own kernels.
 """
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ..errors import DTypeError, ShapeError
 from ..params import register_param_type
 from ..primitive import Primitive
 from .products import product_dtype
-from .windows import _check_lists, spread_out, window_count
+from .windows import _check_lists, dilate_and_pad, window_count
 
 __all__ = ["ConvDimensionNumbers", "conv_general_dilated_p"]
 
 
 @register_param_type
 class ConvDimensionNumbers(NamedTuple):
-    """Which axis is which in a convolution.
+    """The roles of axes in a convolution.
 
     Args:
       lhs_spec: axes of the input: batch, feature, then spatial ones.
@@ -48,36 +48,37 @@ def _conv_infer(lhs: ShapedArray, rhs: ShapedArray, *, batch_group_count: int,
                 rhs_dilation: tuple[int, ...], window_strides: tuple[int, ...]) -> ShapedArray:
     got = f"got lhs {lhs.long()}, rhs {rhs.long()}"
 
-    def fail(problem: str, rule: str) -> None:
+    def fail(problem: str) -> None:
         raise ShapeError(f"{_CALL}: {problem}; {got}, {dimension_numbers}, feature_group_count {feature_group_count}, "
-                         f"batch_group_count {batch_group_count} [StableHLO convolution {rule}]")
+                         f"batch_group_count {batch_group_count}")
 
     ndim = len(lhs.shape)
     if ndim != len(rhs.shape) or ndim < 2:
-        fail("lhs and rhs need equally many axes, at least two", "C1")
+        fail("lhs and rhs need equally many axes, at least two")  # C1
     # C..: the constraint's name in the StableHLO specification of `convolution`.
-    for spec, rule in zip(dimension_numbers, ("C13", "C18", "C20"), strict=True):
+    for spec in dimension_numbers:
         if sorted(spec) != list(range(ndim)):
-            fail("each part of dimension_numbers must name every axis once", rule)
-    _check_lists(_CALL, ndim - 2, f"the {ndim - 2} spatial axes of lhs {lhs.long()}", "convolution C2-C8",
-                 window_strides=window_strides, padding=padding, lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation)
+            fail("each part of dimension_numbers must name every axis once")  # C13, C18, C20
+    # C2-C8
+    _check_lists(_CALL, ndim - 2, f"the {ndim - 2} spatial axes of lhs {lhs.long()}", window_strides=window_strides,
+                 padding=padding, lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation)
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     batch, features, *space = [lhs.shape[a] for a in lhs_spec]
     out_features, in_features, *window = [rhs.shape[a] for a in rhs_spec]
     if feature_group_count < 1 or batch_group_count < 1:
-        fail("group counts must be positive", "C21-C22")
+        fail("group counts must be positive")  # C21-C22
     if feature_group_count > 1 and batch_group_count > 1:
-        fail("only one of feature_group_count and batch_group_count may be above 1", "C23")
+        fail("only one of feature_group_count and batch_group_count may be above 1")  # C23
     if batch % batch_group_count:
-        fail(f"batch_group_count must divide the batch size {batch} of lhs", "C10")
+        fail(f"batch_group_count must divide the batch size {batch} of lhs")  # C10
     if features != in_features * feature_group_count:
-        fail(f"the {features} features of lhs must be feature_group_count times the {in_features} input features of "
-             "rhs", "C11, C14")
+        # C11, C14
+        fail(f"the {features} features of lhs must be feature_group_count times the {in_features} input features of rhs")
     if out_features % feature_group_count or out_features % batch_group_count:
-        fail(f"the group count must divide the {out_features} output features of rhs", "C15-C16")
+        fail(f"the group count must divide the {out_features} output features of rhs")  # C15-C16
     if lhs.dtype != rhs.dtype and preferred_element_type is None:
-        raise DTypeError(f"{_CALL}: operands must have one dtype, or preferred_element_type must be given; {got} "
-                         "[StableHLO convolution C27]")
+        # StableHLO convolution C27
+        raise DTypeError(f"{_CALL}: operands must have one dtype, or preferred_element_type must be given; {got}")
     dtype = lhs.dtype if preferred_element_type is None else preferred_element_type
     if not dtypes.is_number(lhs.dtype) or not dtypes.is_number(rhs.dtype):
         raise DTypeError(f"{_CALL}: expected operands of an integer, float or complex dtype; {got}. Convert them first")
@@ -94,25 +95,26 @@ def _conv(x: Any, y: Any, *, batch_group_count: int, dimension_numbers: ConvDime
           feature_group_count: int, lhs_dilation: tuple[int, ...], padding: tuple[tuple[int, int], ...],
           precision: Any, preferred_element_type: np.dtype | None, rhs_dilation: tuple[int, ...],
           window_strides: tuple[int, ...]) -> Any:
-    """A sum over kernel positions of products [batch, group, feature, ...] x [group, out, feature]."""
+    """Sum over kernel positions the products [group, batch, feature, ...] x [group, out, feature]."""
     out_dtype = x.dtype if preferred_element_type is None else preferred_element_type
     wide = product_dtype(x.dtype, y.dtype, out_dtype)
     x, y = (a.transpose(spec).astype(wide) for a, spec in zip((x, y), dimension_numbers[:2], strict=True))
     space, window = x.shape[2:], y.shape[2:]
     counts = tuple(map(window_count, space, window, window_strides, padding, lhs_dilation, rhs_dilation))
-    x = spread_out(x, 0, ((0, 0), (0, 0), *padding), (1, 1, *lhs_dilation))
+    x = dilate_and_pad(x, 0, ((0, 0), (0, 0), *padding), (1, 1, *lhs_dilation))
     groups = feature_group_count * batch_group_count
-    # One axis of groups for both kinds, of which only one is above 1: x [group, batch, feature, ...], y [group, out, ...].
+    # Both kinds of groups share one axis, since only one count is above 1: x [group, batch, feature, ...], y [group,
+    # out, ...].
     x = x.reshape((batch_group_count, x.shape[0] // batch_group_count, feature_group_count,
                    x.shape[1] // feature_group_count, *x.shape[2:]))
     x = np.moveaxis(x, 2, 1).reshape((groups, x.shape[1], x.shape[3], *x.shape[4:]))
     y = y.reshape((groups, y.shape[0] // groups, *y.shape[1:]))
     out = np.zeros((groups, x.shape[1], y.shape[1], *counts), wide)
     for at in np.ndindex(*window):
-        # Places that this kernel position meets: one per window.
-        cut = tuple(slice(k * d, k * d + max(c - 1, 0) * s + 1, s) if c else slice(0, 0)
+        # The positions of x under this kernel position: one per window.
+        positions = tuple(slice(k * d, k * d + max(c - 1, 0) * s + 1, s) if c else slice(0, 0)
                     for k, d, c, s in zip(at, rhs_dilation, counts, window_strides, strict=True))
-        out += np.einsum("gnc...,goc->gno...", x[(slice(None),) * 3 + cut], y[(slice(None),) * 3 + at])
+        out += np.einsum("gnc...,goc->gno...", x[(slice(None),) * 3 + positions], y[(slice(None),) * 3 + at])
     out = np.moveaxis(out, 0, 1).reshape((x.shape[1], groups * y.shape[1], *counts))
     return out.astype(out_dtype).transpose(np.argsort(dimension_numbers.out_spec))
 

@@ -1,7 +1,8 @@
-"""Calls with a meaning for a transformation: custom derivatives and batching, recomputation, names, barriers.
+"""Calls with special behaviour under a transformation: custom derivatives and batching, rematerialization, names,
+barriers.
 
-The rules of a custom call stand in its params as `Rule`s: programs that are made when first asked for, because a
-derivative rule may well use the function it belongs to.
+The params of a custom call hold its rules as `Rule`s. Their programs are traced lazily, because a derivative rule may
+use the function it belongs to.
 """
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ __all__ = ["CheckpointPolicy", "Offload", "Rule", "custom_jvp_call_p", "custom_v
 @register_param_type
 @dataclasses.dataclass(frozen=True, slots=True)
 class Offload:
-    """A policy's answer: keep the value, in the memory `dst`, and bring it back to `src` where it is used."""
+    """A policy's decision to save a value in the memory `dst` and to copy it back to `src` where it is used."""
 
     src: str
     dst: str
@@ -36,15 +37,15 @@ class Offload:
 @register_param_type
 @dataclasses.dataclass(frozen=True)
 class CheckpointPolicy:
-    """Which results a checkpointed function keeps: called with a primitive, its operands' types and its params.
+    """The results that a checkpointed function saves. Called with a primitive, its operands' types and its params.
 
     Args:
-      kind: what it does: `everything`, `nothing`, `dots`, `dots_with_no_batch_dims`, `anything_except_names`, `any_names_but`,
+      kind: one of `everything`, `nothing`, `dots`, `dots_with_no_batch_dims`, `anything_except_names`, `any_names_but`,
         `only_names`, `both`, `offload_dots_with_no_batch_dims`, `offload_names`.
       names: names given with `checkpoint_name`.
-      parts: the policies it is made of.
-      away: names of values that are kept elsewhere.
-      offload: where.
+      parts: the policies that `both` combines.
+      away: names of values that are offloaded.
+      offload: the memories for offloaded values.
     """
 
     kind: str
@@ -65,7 +66,7 @@ def _no_batch(params: dict[str, Any]) -> bool:
 
 
 def _either(policies: tuple[Any, ...], prim: Primitive, params: dict[str, Any]) -> bool | Offload:
-    """What the first policy that keeps a value says of it; kept where it is wins over kept elsewhere."""
+    """Combine the decisions of several policies: saving in place wins over offloading, and that over not saving."""
     answers = [p(prim, **params) for p in policies]
     return any(a and not isinstance(a, Offload) for a in answers) or next((a for a in answers if a), False)
 
@@ -86,7 +87,7 @@ _KINDS: dict[str, Callable[[CheckpointPolicy, Primitive, dict[str, Any]], Any]] 
 }
 
 
-# --- facts --------------------------------------------------------------------------------------------------------
+# --- primitives ---------------------------------------------------------------------------------------------------
 def _infer(name: str) -> Callable[..., list[ShapedArray]]:
     def infer(*avals: ShapedArray, call_jaxpr: Any, **_: Any) -> list[ShapedArray]:
         check_operands(f"{name}: call_jaxpr", call_jaxpr, avals)
@@ -108,7 +109,7 @@ custom_jvp_call_p = _call("custom_jvp_call", "jvp", "name", "num_consts", spec="
 # operands after the first num_consts
 custom_vjp_call_p = _call("custom_vjp_call", "bwd", "fwd", "name", "num_consts",
                           spec="func.call; custom reverse derivative", defaults={"num_consts": 0},
-                          whole="its backward rule turns the cotangents of all results at once into those of all operands")
+                          whole="its backward rule maps the cotangents of all results to those of all operands at once")
 # rule.call: (axis_size, which operands are batched, operands) -> (results, which are batched)
 custom_vmap_call_p = _call("custom_vmap_call", "name", "num_consts", "rule", spec="func.call; custom batching",
                            defaults={"num_consts": 0}, whole="its batching rule is a Python function of all operands")
@@ -117,7 +118,8 @@ remat_p = _call("remat", "differentiated", "name", "policy", "prevent_cse",
 
 
 def _transposed_infer(*avals: ShapedArray, transpose_jaxpr: Any, num_held: int, **_: Any) -> list[ShapedArray]:
-    """The transpose takes (held values, cotangents of the results) and gives the operands' cotangents."""
+    """Infer result types from the transpose, which maps (constants, cotangents of the results) to operand
+    cotangents."""
     ins, outs = transpose_jaxpr.in_avals, transpose_jaxpr.out_avals
     if not 0 <= num_held <= min(len(avals), len(ins)) or len(avals) != num_held + len(outs):
         raise ShapeError(f"transposed_call: takes num_held {num_held} values and one operand for each of the "
@@ -129,20 +131,20 @@ def _transposed_infer(*avals: ShapedArray, transpose_jaxpr: Any, num_held: int, 
 
 
 def _transposed_numpy(run: Any, *args: Any, forward: Any, transpose_jaxpr: Any, num_held: int) -> tuple[Any, ...]:
-    """The map itself where it is known; else element by element: result k is the pairing of the operands with the transpose of
-    the k-th basis vector."""
+    """Run the map itself if it is known. Otherwise compute it from its transpose, element by element: result k of L t
+    is e_k . L t = (L^T e_k) . t, the inner product of the operands with the transpose of the k-th basis vector."""
     try:
         return tuple(run(forward.program(), args))
     except MissingRuleError:
         pass
-    held, tangents = args[:num_held], args[num_held:]
+    consts, tangents = args[:num_held], args[num_held:]
     avals = transpose_jaxpr.in_avals[num_held:]
     results = [np.zeros(a.shape, a.dtype) for a in avals]
     for i, result in enumerate(results):
         for k in range(result.size):
             basis = [np.zeros(a.shape, a.dtype) for a in avals]
             basis[i].reshape(-1)[k] = 1
-            back = run(transpose_jaxpr, [*held, *basis])
+            back = run(transpose_jaxpr, [*consts, *basis])
             result.reshape(-1)[k] = sum(np.sum(b * t) for b, t in zip(back, tangents))
     return tuple(results)
 
@@ -150,8 +152,8 @@ def _transposed_numpy(run: Any, *args: Any, forward: Any, transpose_jaxpr: Any, 
 transposed_call_p = Primitive(
     "transposed_call", params=("forward", "num_held", "transpose_jaxpr"), family="custom", infer=_transposed_infer,
     numpy=_transposed_numpy, multiple=True,
-    flow=Flow(beside=("transpose_jaxpr",), whole="it is known by the transpose of the whole map only"),
-    over=lambda total, names, params, bound: total | names,  # with collectives each member has a result of its own
+    flow=Flow(beside=("transpose_jaxpr",), whole="only the transpose of the whole map is known"),
+    over=lambda total, names, params, bound: total | names,  # with collectives each member has its own result
     spec="the linear map whose transpose is transpose_jaxpr")
 
 name_p = Primitive("name", params=("name",), family="custom", infer=lambda x, *, name: x, numpy=lambda x, *, name: x,
@@ -165,9 +167,9 @@ optimization_barrier_p = Primitive(
     "optimization_barrier", family="custom", infer=lambda *avals: list(avals), numpy=lambda *xs: xs, multiple=True,
     spec="optimization_barrier")
 
-# The text is XLA's and then ` on cpu:3,1,2,0`, the devices in the order of the sharding, which are those of the program;
-# without them it is of any program on so many. Its numbers count the devices in the order of their ids, however the program
-# lies on them.
+# The param `sharding` is XLA's text, then ` on cpu:3,1,2,0`: the devices of the sharding, in order, which must be those
+# of the program. Without that part, it fits any program on as many devices. The numbers in XLA's text index the devices
+# in the order of their ids, independent of the program's placement.
 sharding_constraint_p = Primitive(
     "sharding_constraint", params=("sharding", "unspecified_dims"), family="custom", linear_in=(0,),
     infer=lambda x, *, sharding, unspecified_dims: x, numpy=lambda x, *, sharding, unspecified_dims: x,

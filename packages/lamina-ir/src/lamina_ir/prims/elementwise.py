@@ -1,6 +1,7 @@
-"""Elementwise ops: operands of one dtype and one shape, any of which may be rank 0 instead, and a result of that shape.
+"""Elementwise primitives: operands of one dtype and one shape, or rank 0; the result has that shape.
 
-Type rules return the very aval object they were given wherever they can: while tracing this is the common case.
+Type rules return an operand's aval object itself where possible. This is the common case while tracing, and it avoids
+creating and comparing types.
 """
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from ..avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from ..primitive import Primitive
 from . import _special_meanings as special
-from ._quiet import quiet, stretches, wide
+from ._quiet import in_double_precision, mark_broadcasting, without_warnings
 
 __all__ = [
     "abs_p", "acos_p", "acosh_p", "add_p", "and_p", "asin_p", "asinh_p", "atan2_p", "atan_p", "atanh_p",
@@ -33,8 +34,8 @@ _Kinds = tuple[frozenset[np.dtype], str]
 _ALL = [dtypes.from_short_name(n) for n in dtypes._LONG if n != "float0"]
 
 
-def _kinds(words: str, *tests: Callable[[np.dtype], bool]) -> _Kinds:
-    return frozenset(d for d in _ALL if any(t(d) for t in tests)), words
+def _kinds(description: str, *tests: Callable[[np.dtype], bool]) -> _Kinds:
+    return frozenset(d for d in _ALL if any(t(d) for t in tests)), description
 
 
 FLOAT = _kinds("floats", dtypes.is_float)
@@ -48,18 +49,18 @@ ORDERED = _kinds("real numbers or truth values", dtypes.is_float, dtypes.is_inte
 ANY = _kinds("numbers or truth values", dtypes.is_number, dtypes.is_bool)
 
 
-class _Moved(frozenset[np.dtype]):
-    """Keys among them, also those of generators defined later: what is chosen, copied or compared need not be a number."""
+class _WithKeys(frozenset[np.dtype]):
+    """Dtypes including all PRNG key dtypes, also those defined later: selecting, copying and comparing work on keys."""
 
     def __contains__(self, d: object) -> bool:
         return super().__contains__(d) or isinstance(d, np.dtype) and dtypes.is_key(d)
 
 
-MOVED: _Kinds = _Moved(_kinds("arrays", lambda d: True)[0]), "arrays"
+MOVED: _Kinds = _WithKeys(_kinds("arrays", lambda d: True)[0]), "arrays"
 
 
-def same(x: Any, y: Any) -> Any:
-    """Where elements are equal; of keys, where all words are."""
+def _equal(x: Any, y: Any) -> Any:
+    """Compare elementwise; keys are equal if all of their uint32 data is."""
     if not x.dtype.names:
         return np.equal(x, y)
     field = x.dtype.names[0]
@@ -69,25 +70,26 @@ def same(x: Any, y: Any) -> Any:
 # --- types -------------------------------------------------------------------------------------------------------
 
 
-def refuse(name: str, x: ShapedArray, words: str) -> DTypeError:
-    return DTypeError(f"{name}: expected {words}; got {x.long()}; convert with lax.convert_element_type")
+def refuse(name: str, x: ShapedArray, description: str) -> DTypeError:
+    return DTypeError(f"{name}: expected {description}; got {x.long()}; convert with lax.convert_element_type")
 
 
 def one_shape(name: str, *avals: ShapedArray) -> tuple[int, ...]:
-    """The shape operands have in common, rank-0 ones left aside; ShapeError when there are two."""
+    """Return the common shape of operands, ignoring rank-0 ones; raise ShapeError if they have different shapes."""
     shape: tuple[int, ...] = ()
     for a in avals:
         if a.shape and a.shape != shape:
             if shape:
                 types = ", ".join(a.long() for a in avals)
+                # StableHLO constraint C1 of the operation, except that rank-0 operands are broadcast here.
                 raise ShapeError(f"{name}: operands need one shape, or rank 0; got {types}; use lax.broadcast_in_dim, "
-                                 f"or the functions of lamina.numpy, which broadcast [StableHLO {name} C1]")
+                                 "or the functions of lamina.numpy, which broadcast")
             shape = a.shape
     return shape
 
 
 def one_type(name: str, kinds: _Kinds, *avals: ShapedArray) -> ShapedArray:
-    """The aval of a result with the operands' dtype and shape; weak when all of them are."""
+    """Return the type of a result with the operands' dtype and shape; weak if all of them are."""
     first = avals[0]
     dtype, weak = first.dtype, True
     for a in avals:
@@ -105,12 +107,12 @@ def one_type(name: str, kinds: _Kinds, *avals: ShapedArray) -> ShapedArray:
 
 
 def _same_1(name: str, kinds: _Kinds) -> Callable[..., ShapedArray]:
-    accepted, words = kinds
+    accepted, description = kinds
 
     def infer(x: ShapedArray, **params: Any) -> ShapedArray:
         if x.dtype in accepted:
             return x
-        raise refuse(name, x, words)
+        raise refuse(name, x, description)
     return infer
 
 
@@ -119,7 +121,7 @@ def _same_2(name: str, kinds: _Kinds) -> Callable[..., ShapedArray]:
 
     def infer(x: ShapedArray, y: ShapedArray) -> ShapedArray:
         d = x.dtype
-        if d is y.dtype and d in accepted:  # as `one_type` says, but for what comes seldom
+        if d is y.dtype and d in accepted:  # fast path of `one_type` for the common cases
             if x is y:
                 return x
             shape = y.shape
@@ -131,7 +133,7 @@ def _same_2(name: str, kinds: _Kinds) -> Callable[..., ShapedArray]:
     return infer
 
 
-def _truth(name: str, kinds: _Kinds) -> Callable[..., ShapedArray]:
+def _comparison_1(name: str, kinds: _Kinds) -> Callable[..., ShapedArray]:
     accepted = kinds[0]
 
     def infer(x: ShapedArray) -> ShapedArray:
@@ -141,7 +143,7 @@ def _truth(name: str, kinds: _Kinds) -> Callable[..., ShapedArray]:
     return infer
 
 
-def _truth_of_two(name: str, kinds: _Kinds) -> Callable[..., ShapedArray]:
+def _comparison_2(name: str, kinds: _Kinds) -> Callable[..., ShapedArray]:
     accepted = kinds[0]
 
     def infer(x: ShapedArray, y: ShapedArray) -> ShapedArray:
@@ -193,8 +195,9 @@ def _convert_infer(x: ShapedArray, *, new_dtype: np.dtype, weak_type: bool) -> S
     if x.dtype == new_dtype and x.weak_type is weak_type:
         return x
     if dtypes.is_key(x.dtype) or dtypes.is_key(new_dtype):
-        raise DTypeError(f"convert_element_type: keys are no numbers; got {x.long()} and dtype {dtypes.long_name(new_dtype)}. "
-                         "random.key_data(keys) gives words of keys, random.wrap_key_data(words) keys of words")
+        raise DTypeError("convert_element_type: PRNG keys cannot be converted; got "
+                         f"{x.long()} and dtype {dtypes.long_name(new_dtype)}. Use random.key_data(keys) for the raw uint32 "
+                         "data, or random.wrap_key_data(data) to make keys of it")
     return shaped(x.shape, new_dtype, weak_type)
 
 
@@ -202,8 +205,9 @@ def _reduce_precision_infer(x: ShapedArray, *, exponent_bits: int, mantissa_bits
     if x.dtype not in FLOAT[0]:
         raise refuse("reduce_precision", x, FLOAT[1])
     if exponent_bits < 1 or mantissa_bits < 0:
+        # StableHLO reduce_precision C2-C3
         raise ValueError(f"reduce_precision: needs exponent_bits >= 1 and mantissa_bits >= 0; got {exponent_bits} and "
-                         f"{mantissa_bits} [StableHLO reduce_precision C2-C3]")
+                         f"{mantissa_bits}")
     return x
 
 
@@ -218,78 +222,79 @@ def _bitcast_infer(x: ShapedArray, *, new_dtype: np.dtype) -> ShapedArray:
     if new < old:
         return shaped((*x.shape, old // new), new_dtype)
     if not x.shape or x.shape[-1] != new // old:
+        # StableHLO bitcast_convert C1
         raise ShapeError(f"bitcast_convert_type: {new_dtype.name} takes {new // old} elements of {x.dtype.name} each, "
-                         f"which must form the last axis; got {x.long()} [StableHLO bitcast_convert C1]")
+                         f"which must form the last axis; got {x.long()}")
     return shaped(x.shape[:-1], new_dtype)
 
 
-# --- rows --------------------------------------------------------------------------------------------------------
+# --- primitives --------------------------------------------------------------------------------------------------
 
 
-def _op(name: str, infer: Callable[..., Any], meaning: Callable[..., Any], spec: str, *, linear_in: Sequence[int] = (),
+def _op(name: str, infer: Callable[..., Any], implementation: Callable[..., Any], spec: str, *, linear_in: Sequence[int] = (),
         bilinear_in: Sequence[int] = (), params: Sequence[str] = (), elementwise: bool = True) -> Primitive:
-    return Primitive(name, infer=infer, numpy=meaning, params=params, linear_in=linear_in, bilinear_in=bilinear_in,
+    return Primitive(name, infer=infer, numpy=implementation, params=params, linear_in=linear_in, bilinear_in=bilinear_in,
                      family="elementwise", spec=spec, elementwise=elementwise)
 
 
-def _unary(name: str, kinds: _Kinds, meaning: Callable[..., Any], spec: str, **facts: Any) -> Primitive:
-    return _op(name, _same_1(name, kinds), meaning, spec, **facts)
+def _unary(name: str, kinds: _Kinds, implementation: Callable[..., Any], spec: str, **facts: Any) -> Primitive:
+    return _op(name, _same_1(name, kinds), implementation, spec, **facts)
 
 
-def _binary(name: str, kinds: _Kinds, meaning: Callable[..., Any], spec: str, **facts: Any) -> Primitive:
-    return _op(name, _same_2(name, kinds), meaning, spec, **facts)
+def _binary(name: str, kinds: _Kinds, implementation: Callable[..., Any], spec: str, **facts: Any) -> Primitive:
+    return _op(name, _same_2(name, kinds), implementation, spec, **facts)
 
 
-def _compare(name: str, kinds: _Kinds, meaning: Callable[..., Any]) -> Primitive:
-    return _op(name, _truth_of_two(name, kinds), quiet(meaning), "compare")
+def _compare(name: str, kinds: _Kinds, implementation: Callable[..., Any]) -> Primitive:
+    return _op(name, _comparison_2(name, kinds), without_warnings(implementation), "compare")
 
 
 # unary, any number
-neg_p = _unary("neg", NUMBER, quiet(np.negative), "negate", linear_in=(0,))
-sign_p = _unary("sign", NUMBER, quiet(special.sign), "sign")
-square_p = _unary("square", NUMBER, quiet(np.square), "multiply")
+neg_p = _unary("neg", NUMBER, without_warnings(np.negative), "negate", linear_in=(0,))
+sign_p = _unary("sign", NUMBER, without_warnings(special.sign), "sign")
+square_p = _unary("square", NUMBER, without_warnings(np.square), "multiply")
 integer_pow_p = _unary("integer_pow", NUMBER, special.integer_pow, "power", params=("y",))
-abs_p = _op("abs", _part("abs", NUMBER), quiet(np.abs), "abs")
+abs_p = _op("abs", _part("abs", NUMBER), without_warnings(np.abs), "abs")
 copy_p = _unary("copy", MOVED, np.array, "identity", linear_in=(0,))
 stop_gradient_p = _unary("stop_gradient", MOVED, np.array, "identity")
 
 # unary, floats
-floor_p = _unary("floor", FLOAT, quiet(np.floor), "floor")
-ceil_p = _unary("ceil", FLOAT, quiet(np.ceil), "ceil")
-round_p = _unary("round", FLOAT, quiet(lambda x, *, rounding_method: np.rint(x) if rounding_method
-                                       else wide(special.round_away)(x)),
+floor_p = _unary("floor", FLOAT, without_warnings(np.floor), "floor")
+ceil_p = _unary("ceil", FLOAT, without_warnings(np.ceil), "ceil")
+round_p = _unary("round", FLOAT, without_warnings(lambda x, *, rounding_method: np.rint(x) if rounding_method
+                                       else in_double_precision(special.round_away)(x)),
                  "round_nearest_afz, round_nearest_even", params=("rounding_method",))
-is_finite_p = _op("is_finite", _truth("is_finite", FLOAT), quiet(np.isfinite), "is_finite")
-cbrt_p = _unary("cbrt", FLOAT, wide(np.cbrt), "cbrt")
-erf_p = _unary("erf", FLOAT, wide(special.erf), "chlo.erf")
-erfc_p = _unary("erfc", FLOAT, wide(special.erfc), "chlo.erfc")
-erf_inv_p = _unary("erf_inv", FLOAT, wide(special.erf_inv), "chlo.erf_inv")
-lgamma_p = _unary("lgamma", FLOAT, wide(special.lgamma), "chlo.lgamma")
-digamma_p = _unary("digamma", FLOAT, wide(special.digamma), "chlo.digamma")
-bessel_i0e_p = _unary("bessel_i0e", FLOAT, wide(special.bessel_i0e), "DLMF 10.25")
-bessel_i1e_p = _unary("bessel_i1e", FLOAT, wide(special.bessel_i1e), "chlo.bessel_i1e")
+is_finite_p = _op("is_finite", _comparison_1("is_finite", FLOAT), without_warnings(np.isfinite), "is_finite")
+cbrt_p = _unary("cbrt", FLOAT, in_double_precision(np.cbrt), "cbrt")
+erf_p = _unary("erf", FLOAT, in_double_precision(special.erf), "chlo.erf")
+erfc_p = _unary("erfc", FLOAT, in_double_precision(special.erfc), "chlo.erfc")
+erf_inv_p = _unary("erf_inv", FLOAT, in_double_precision(special.erf_inv), "chlo.erf_inv")
+lgamma_p = _unary("lgamma", FLOAT, in_double_precision(special.lgamma), "chlo.lgamma")
+digamma_p = _unary("digamma", FLOAT, in_double_precision(special.digamma), "chlo.digamma")
+bessel_i0e_p = _unary("bessel_i0e", FLOAT, in_double_precision(special.bessel_i0e), "DLMF 10.25")
+bessel_i1e_p = _unary("bessel_i1e", FLOAT, in_double_precision(special.bessel_i1e), "chlo.bessel_i1e")
 
 # unary, float or complex
-exp_p = _unary("exp", INEXACT, wide(np.exp), "exponential")
-exp2_p = _unary("exp2", INEXACT, wide(lambda x: np.power(2.0, x)), "exponential")
-expm1_p = _unary("expm1", INEXACT, wide(np.expm1), "exponential_minus_one")
-log_p = _unary("log", INEXACT, wide(np.log), "log")
-log1p_p = _unary("log1p", INEXACT, wide(np.log1p), "log_plus_one")
-sin_p = _unary("sin", INEXACT, wide(np.sin), "sine")
-cos_p = _unary("cos", INEXACT, wide(np.cos), "cosine")
-tan_p = _unary("tan", INEXACT, wide(np.tan), "tan")
-asin_p = _unary("asin", INEXACT, wide(np.arcsin), "chlo.asin")
-acos_p = _unary("acos", INEXACT, wide(np.arccos), "chlo.acos")
-atan_p = _unary("atan", INEXACT, wide(np.arctan), "chlo.atan")
-sinh_p = _unary("sinh", INEXACT, wide(np.sinh), "chlo.sinh")
-cosh_p = _unary("cosh", INEXACT, wide(np.cosh), "chlo.cosh")
-tanh_p = _unary("tanh", INEXACT, wide(np.tanh), "tanh")
-asinh_p = _unary("asinh", INEXACT, wide(np.arcsinh), "chlo.asinh")
-acosh_p = _unary("acosh", INEXACT, wide(np.arccosh), "chlo.acosh")
-atanh_p = _unary("atanh", INEXACT, wide(np.arctanh), "chlo.atanh")
-sqrt_p = _unary("sqrt", INEXACT, wide(np.sqrt), "sqrt")
-rsqrt_p = _unary("rsqrt", INEXACT, wide(lambda x: 1 / np.sqrt(x)), "rsqrt")
-logistic_p = _unary("logistic", INEXACT, wide(lambda x: 1 / (1 + np.exp(-x))), "logistic")
+exp_p = _unary("exp", INEXACT, in_double_precision(np.exp), "exponential")
+exp2_p = _unary("exp2", INEXACT, in_double_precision(lambda x: np.power(2.0, x)), "exponential")
+expm1_p = _unary("expm1", INEXACT, in_double_precision(np.expm1), "exponential_minus_one")
+log_p = _unary("log", INEXACT, in_double_precision(np.log), "log")
+log1p_p = _unary("log1p", INEXACT, in_double_precision(np.log1p), "log_plus_one")
+sin_p = _unary("sin", INEXACT, in_double_precision(np.sin), "sine")
+cos_p = _unary("cos", INEXACT, in_double_precision(np.cos), "cosine")
+tan_p = _unary("tan", INEXACT, in_double_precision(np.tan), "tan")
+asin_p = _unary("asin", INEXACT, in_double_precision(np.arcsin), "chlo.asin")
+acos_p = _unary("acos", INEXACT, in_double_precision(np.arccos), "chlo.acos")
+atan_p = _unary("atan", INEXACT, in_double_precision(np.arctan), "chlo.atan")
+sinh_p = _unary("sinh", INEXACT, in_double_precision(np.sinh), "chlo.sinh")
+cosh_p = _unary("cosh", INEXACT, in_double_precision(np.cosh), "chlo.cosh")
+tanh_p = _unary("tanh", INEXACT, in_double_precision(np.tanh), "tanh")
+asinh_p = _unary("asinh", INEXACT, in_double_precision(np.arcsinh), "chlo.asinh")
+acosh_p = _unary("acosh", INEXACT, in_double_precision(np.arccosh), "chlo.acosh")
+atanh_p = _unary("atanh", INEXACT, in_double_precision(np.arctanh), "chlo.atanh")
+sqrt_p = _unary("sqrt", INEXACT, in_double_precision(np.sqrt), "sqrt")
+rsqrt_p = _unary("rsqrt", INEXACT, in_double_precision(lambda x: 1 / np.sqrt(x)), "rsqrt")
+logistic_p = _unary("logistic", INEXACT, in_double_precision(lambda x: 1 / (1 + np.exp(-x))), "logistic")
 
 # complex numbers and their parts
 real_p = _op("real", _part("real", COMPLEX), lambda x: np.array(x.real), "real", linear_in=(0,))
@@ -299,49 +304,49 @@ complex_p = _op("complex", _complex_infer, special.from_parts, "complex", linear
 
 # unary, bits
 not_p = _unary("not", BITS, lambda x: np.asarray(np.invert(x)), "not")
-population_count_p = _unary("population_count", INTEGER, quiet(special.bit_counts), "popcnt")
-clz_p = _unary("clz", INTEGER, quiet(special.leading_zeros), "count_leading_zeros")
+population_count_p = _unary("population_count", INTEGER, without_warnings(special.bit_counts), "popcnt")
+clz_p = _unary("clz", INTEGER, without_warnings(special.leading_zeros), "count_leading_zeros")
 
 # change of dtype
-convert_element_type_p = _op("convert_element_type", _convert_infer, quiet(special.convert), "convert", linear_in=(0,),
-                             params=("new_dtype", "weak_type"))
-reduce_precision_p = _op("reduce_precision", _reduce_precision_infer, quiet(special.reduce_precision),
+convert_element_type_p = _op("convert_element_type", _convert_infer, without_warnings(special.convert), "convert",
+                             linear_in=(0,), params=("new_dtype", "weak_type"))
+reduce_precision_p = _op("reduce_precision", _reduce_precision_infer, without_warnings(special.reduce_precision),
                          "reduce_precision", linear_in=(0,), params=("exponent_bits", "mantissa_bits"))
 bitcast_convert_type_p = _op("bitcast_convert_type", _bitcast_infer, special.bitcast, "bitcast_convert",
                              params=("new_dtype",), elementwise=False)
 
-# n-ary, arithmetic; add and mul of truth values are "or" and "and"
-add_p = _binary("add", ANY, quiet(np.add), "add", linear_in=(0, 1))
-sub_p = _binary("sub", NUMBER, quiet(np.subtract), "subtract", linear_in=(0, 1))
-mul_p = _binary("mul", ANY, quiet(np.multiply), "multiply", bilinear_in=(0, 1))
-div_p = _binary("div", NUMBER, quiet(special.div), "divide")
-rem_p = _binary("rem", REAL, quiet(special.rem), "remainder")
-pow_p = _op("pow", _pow_infer, quiet(special.power), "power")
-max_p = _binary("max", ANY, quiet(np.maximum), "maximum")
-min_p = _binary("min", ANY, quiet(np.minimum), "minimum")
-atan2_p = _binary("atan2", FLOAT, wide(np.arctan2), "atan2")
-nextafter_p = _binary("nextafter", FLOAT, quiet(np.nextafter), "chlo.next_after")
-polygamma_p = _binary("polygamma", FLOAT, wide(special.polygamma), "chlo.polygamma")
-zeta_p = _binary("zeta", FLOAT, wide(special.zeta), "chlo.zeta")
+# n-ary, arithmetic; add and mul of booleans are "or" and "and"
+add_p = _binary("add", ANY, without_warnings(np.add), "add", linear_in=(0, 1))
+sub_p = _binary("sub", NUMBER, without_warnings(np.subtract), "subtract", linear_in=(0, 1))
+mul_p = _binary("mul", ANY, without_warnings(np.multiply), "multiply", bilinear_in=(0, 1))
+div_p = _binary("div", NUMBER, without_warnings(special.div), "divide")
+rem_p = _binary("rem", REAL, without_warnings(special.rem), "remainder")
+pow_p = _op("pow", _pow_infer, without_warnings(special.power), "power")
+max_p = _binary("max", ANY, without_warnings(np.maximum), "maximum")
+min_p = _binary("min", ANY, without_warnings(np.minimum), "minimum")
+atan2_p = _binary("atan2", FLOAT, in_double_precision(np.arctan2), "atan2")
+nextafter_p = _binary("nextafter", FLOAT, without_warnings(np.nextafter), "chlo.next_after")
+polygamma_p = _binary("polygamma", FLOAT, in_double_precision(special.polygamma), "chlo.polygamma")
+zeta_p = _binary("zeta", FLOAT, in_double_precision(special.zeta), "chlo.zeta")
 
 # n-ary, bits
-and_p = _binary("and", BITS, quiet(np.bitwise_and), "and")
-or_p = _binary("or", BITS, quiet(np.bitwise_or), "or")
-xor_p = _binary("xor", BITS, quiet(np.bitwise_xor), "xor")
-shift_left_p = _binary("shift_left", INTEGER, quiet(partial(special.shift, np.left_shift, True)), "shift_left")
-shift_right_logical_p = _binary("shift_right_logical", INTEGER, quiet(partial(special.shift, np.right_shift, True)),
+and_p = _binary("and", BITS, without_warnings(np.bitwise_and), "and")
+or_p = _binary("or", BITS, without_warnings(np.bitwise_or), "or")
+xor_p = _binary("xor", BITS, without_warnings(np.bitwise_xor), "xor")
+shift_left_p = _binary("shift_left", INTEGER, without_warnings(partial(special.shift, np.left_shift, True)), "shift_left")
+shift_right_logical_p = _binary("shift_right_logical", INTEGER, without_warnings(partial(special.shift, np.right_shift, True)),
                                 "shift_right_logical")
 shift_right_arithmetic_p = _binary("shift_right_arithmetic", INTEGER,
-                                   quiet(partial(special.shift, np.right_shift, False)), "shift_right_arithmetic")
+                                   without_warnings(partial(special.shift, np.right_shift, False)), "shift_right_arithmetic")
 
 # comparisons; NaN is unequal to everything
-eq_p = _compare("eq", MOVED, same)
-ne_p = _compare("ne", MOVED, lambda x, y: np.logical_not(same(x, y)) if x.dtype.names else np.not_equal(x, y))
+eq_p = _compare("eq", MOVED, _equal)
+ne_p = _compare("ne", MOVED, lambda x, y: np.logical_not(_equal(x, y)) if x.dtype.names else np.not_equal(x, y))
 lt_p = _compare("lt", ORDERED, np.less)
 le_p = _compare("le", ORDERED, np.less_equal)
 gt_p = _compare("gt", ORDERED, np.greater)
 ge_p = _compare("ge", ORDERED, np.greater_equal)
 
-# choices
-select_p = _op("select", _select_infer, stretches(lambda pred, t, f: np.where(pred, t, f)), "select", linear_in=(1, 2))
-clamp_p = _op("clamp", _clamp_infer, quiet(lambda lo, x, hi: np.minimum(np.maximum(x, lo), hi)), "clamp")
+# selection
+select_p = _op("select", _select_infer, mark_broadcasting(lambda pred, t, f: np.where(pred, t, f)), "select", linear_in=(1, 2))
+clamp_p = _op("clamp", _clamp_infer, without_warnings(lambda lo, x, hi: np.minimum(np.maximum(x, lo), hi)), "clamp")

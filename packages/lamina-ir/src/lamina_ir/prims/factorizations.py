@@ -1,7 +1,7 @@
-"""Factorisations of matrices and solutions with triangular and tridiagonal ones; all axes but the last two count matrices.
+"""Matrix factorizations, and triangular and tridiagonal solves. All axes except the last two are batch axes.
 
-The meanings are in `_matrices.py`. A matrix for which there is no result (not positive definite, no convergence) gets
-NaN. `lamina_tracing.lax.factorizations` holds the functions, which people know as `lax.linalg`.
+The NumPy implementations are in `_matrices.py`. If a matrix has no result (not positive definite, no convergence), the
+result is NaN. The user-facing functions are in `lamina_tracing.lax.factorizations`, known as `lax.linalg`.
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _I32 = np.dtype("int32")
 
 
 def _check(op: str, x: ShapedArray, square: bool = False, least: int = 2) -> tuple[tuple[int, ...], int, int]:
-    """(batch shape, rows, columns) of a matrix operand; errors name the op."""
+    """Check a matrix operand and return (batch shape, rows, columns); errors name the primitive."""
     if x.dtype not in _DTYPES:
         raise DTypeError(f"{op}: operands must be float32, float64, complex64 or complex128; got {x.long()}. Convert "
                          "with lax.convert_element_type")
@@ -37,7 +37,7 @@ def _check(op: str, x: ShapedArray, square: bool = False, least: int = 2) -> tup
     return x.shape[:-2] if least == 2 else x.shape[:-1], m, n
 
 
-def _together(op: str, first: ShapedArray, others: dict[str, ShapedArray]) -> None:
+def _check_same_dtype(op: str, first: ShapedArray, others: dict[str, ShapedArray]) -> None:
     for name, x in others.items():
         if x.dtype != first.dtype:
             raise DTypeError(f"{op}: operands must have one dtype; got {first.long()} and {name} {x.long()}")
@@ -74,7 +74,7 @@ def _geqrf_infer(x: ShapedArray) -> tuple[ShapedArray, ...]:
 def _householder_product_infer(a: ShapedArray, taus: ShapedArray) -> ShapedArray:
     batch, m, n = _check("householder_product", a)
     tau_batch, k, _ = _check("householder_product", taus, least=1)
-    _together("householder_product", a, {"taus": taus})
+    _check_same_dtype("householder_product", a, {"taus": taus})
     if m < n or k > n or batch != tau_batch:
         raise ShapeError("householder_product: expected a [..., m, n] with m >= n and taus [..., k] with k <= n; got a "
                          f"{a.long()}, taus {taus.long()}")
@@ -115,10 +115,11 @@ def _triangular_solve_infer(a: ShapedArray, b: ShapedArray, *, left_side: bool, 
                             conjugate_a: bool, unit_diagonal: bool) -> ShapedArray:
     batch, n, _ = _check("triangular_solve", a, square=True)
     b_batch, rows, columns = _check("triangular_solve", b)
-    _together("triangular_solve", a, {"b": b})
+    _check_same_dtype("triangular_solve", a, {"b": b})
     if batch != b_batch or n != (rows if left_side else columns):
+        # StableHLO triangular_solve C3
         raise ShapeError(f"triangular_solve: expected a [..., n, n] and b [..., {'n, k' if left_side else 'k, n'}] with "
-                         f"left_side={left_side}; got a {a.long()}, b {b.long()} [StableHLO triangular_solve C3]")
+                         f"left_side={left_side}; got a {a.long()}, b {b.long()}")
     return b
 
 
@@ -126,7 +127,7 @@ def _tridiagonal_solve_infer(dl: ShapedArray, d: ShapedArray, du: ShapedArray, b
     op = "tridiagonal_solve"
     batch, n, _ = _check(op, d, least=1)
     b_batch, rows, _ = _check(op, b)
-    _together(op, d, {"dl": dl, "du": du, "b": b})
+    _check_same_dtype(op, d, {"dl": dl, "du": du, "b": b})
     if dl.shape != d.shape or du.shape != d.shape or b_batch != batch or rows != n:
         raise ShapeError(f"{op}: expected dl, d, du [..., n] and b [..., n, k]; got dl {dl.long()}, d {d.long()}, du "
                          f"{du.long()}, b {b.long()}")
@@ -150,9 +151,9 @@ def _schur_infer(x: ShapedArray, *, compute_schur_vectors: bool) -> tuple[Shaped
 
 
 def _matrices(name: str, infer: Any, fun: Any, cores: tuple[int, ...] = (2,), spec: str = "", **facts: Any) -> Primitive:
-    def without_weakness(*avals: ShapedArray, **params: Any) -> Any:
+    def infer_strong(*avals: ShapedArray, **params: Any) -> Any:
         return infer(*[a.strong() for a in avals], **params)
-    return Primitive(name, family="factorizations", infer=without_weakness, numpy=_m.per_matrix(infer, cores, fun),
+    return Primitive(name, family="factorizations", infer=infer_strong, numpy=_m.per_matrix(infer, cores, fun),
                      spec=spec, **facts)
 
 

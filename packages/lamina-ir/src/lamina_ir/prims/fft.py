@@ -1,4 +1,4 @@
-"""`fft`: the discrete Fourier transform over the last axes, in its four forms; `FftType` names them."""
+"""`fft`: the discrete Fourier transform over the last axes, in four variants named by `FftType`."""
 from __future__ import annotations
 
 from enum import IntEnum
@@ -17,7 +17,7 @@ __all__ = ["FftType", "fft_p"]
 
 @register_param_type
 class FftType(IntEnum):
-    """Which transform: complex to complex, its inverse, real to half a spectrum, half a spectrum to real.
+    """The variant: complex to complex, its inverse, real to half spectrum, half spectrum to real.
 
     >>> FftType.RFFT
     FftType.RFFT
@@ -46,15 +46,19 @@ def _fft_infer(x: ShapedArray, *, fft_lengths: tuple[int, ...], fft_type: FftTyp
     got = f"got {x.long()}, fft_type {fft_type}, fft_lengths {fft_lengths}"
     if x.dtype not in _IN.get(fft_type, _COMPLEX):
         wanted = "float32 or float64" if fft_type == FftType.RFFT else "complex64 or complex128"
-        raise DTypeError(f"fft: the operand of {fft_type} must be {wanted}; {got} [StableHLO fft C2]")
+        # StableHLO fft C2
+        raise DTypeError(f"fft: the operand of {fft_type} must be {wanted}; {got}")
     if not 1 <= n <= 3:
-        raise ShapeError(f"fft: one to three axes can be transformed at once; {got} [StableHLO fft C3]")
+        # StableHLO fft C3
+        raise ShapeError(f"fft: one to three axes can be transformed at once; {got}")
     if len(x.shape) < n:
-        raise ShapeError(f"fft: the operand has fewer axes than fft_lengths; {got} [StableHLO fft C1]")
+        # StableHLO fft C1
+        raise ShapeError(f"fft: the operand has fewer axes than fft_lengths; {got}")
     last = fft_lengths[-1] // 2 + 1 if fft_type == FftType.IRFFT else fft_lengths[-1]
     lengths = (*fft_lengths[:-1], last)
     if x.shape[-n:] != lengths:
-        raise ShapeError(f"fft: the last axes must have lengths {lengths}; {got} [StableHLO fft C4, C5]")
+        # StableHLO fft C4, C5
+        raise ShapeError(f"fft: the last axes must have lengths {lengths}; {got}")
     if fft_type == FftType.RFFT:
         return shaped((*x.shape[:-1], fft_lengths[-1] // 2 + 1), dtypes.complex_of(x.dtype))
     if fft_type == FftType.IRFFT:

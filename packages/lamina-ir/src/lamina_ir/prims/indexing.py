@@ -1,7 +1,7 @@
-"""Reading and writing windows of an array at positions known only when the program runs.
+"""Read and write windows of an array at positions that are known only at run time.
 
-`gather` and the `scatter` family address the same windows, so they share one picture: `indices[..., :]` holds
-window starts, and `_windows` says where in the operand each element of each window lies.
+`gather` and the `scatter` family address windows in the same way: `indices[..., :]` holds the start of a window, and
+`_windows` computes the position in the operand of each element of each window.
 """
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ __all__ = ["GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbe
 
 @register_param_type
 class GatherScatterMode(enum.Enum):
-    """What happens to windows that do not lie inside the operand.
+    """How windows that are not fully inside the operand are handled.
 
-    CLIP moves the window's start to the nearest place where it fits; FILL_OR_DROP makes `gather` return the fill value
-    and `scatter` skip the window; PROMISE_IN_BOUNDS says it does not happen (what then comes out is unspecified).
-    Never does a negative start count from the end: that is for the functions above to arrange.
+    CLIP moves the window's start to the nearest position where it fits. FILL_OR_DROP makes `gather` return the fill
+    value and `scatter` skip the window. PROMISE_IN_BOUNDS asserts that all windows are inside (otherwise the result is
+    unspecified). A negative start never counts from the end; callers that want that must convert it.
     """
 
     CLIP = "clip"
@@ -37,7 +37,7 @@ class GatherScatterMode(enum.Enum):
 
     @staticmethod
     def from_any(mode: str | GatherScatterMode | None) -> GatherScatterMode:
-        """The mode meant by a word; None means FILL_OR_DROP.
+        """Convert a mode or its name to a `GatherScatterMode`; None means FILL_OR_DROP.
 
         >>> GatherScatterMode.from_any("drop")
         GatherScatterMode.FILL_OR_DROP
@@ -62,7 +62,7 @@ _MODES: dict[Any, GatherScatterMode] = {
 
 @register_param_type
 class GatherDimensionNumbers(NamedTuple):
-    """Which axis is which in `gather`; see StableHLO `gather`. `indices` has its index vectors on the last axis.
+    """The roles of axes in `gather`; see StableHLO `gather`. `indices` has its index vectors on the last axis.
 
     Args:
       offset_dims: result axes that run over a window, ascending.
@@ -81,7 +81,7 @@ class GatherDimensionNumbers(NamedTuple):
 
 @register_param_type
 class ScatterDimensionNumbers(NamedTuple):
-    """Which axis is which in the `scatter` family: the mirror of `GatherDimensionNumbers`.
+    """The roles of axes in the `scatter` family: the counterpart of `GatherDimensionNumbers`.
 
     Args:
       update_window_dims: axes of the updates that run over a window, ascending.
@@ -99,8 +99,8 @@ class ScatterDimensionNumbers(NamedTuple):
 
 
 def gather_fill(dtype: np.dtype, fill_value: Any = None) -> Any:
-    """The scalar `gather` returns outside the operand: NaN, the lowest signed, or the highest unsigned or bool; of keys that of
-    their words."""
+    """Return the scalar that `gather` gives outside the operand: NaN, the lowest signed integer, or the highest
+    unsigned integer or bool. For keys it is the fill value of their uint32 data."""
     if dtypes.is_key(dtype):
         return np.full(dtypes.words_of(dtype), np.iinfo(np.uint32).max, np.uint32).view(dtype)[0]
     if fill_value is None:
@@ -128,8 +128,9 @@ def _check_starts(call: str, x: ShapedArray, starts: Sequence[ShapedArray]) -> N
 def _dynamic_slice_infer(x: ShapedArray, *starts: ShapedArray, slice_sizes: tuple[int, ...]) -> ShapedArray:
     _check_starts("dynamic_slice", x, starts)
     if len(slice_sizes) != len(x.shape) or any(not 0 <= s <= d for s, d in zip(slice_sizes, x.shape, strict=True)):
+        # StableHLO dynamic_slice C4
         raise ShapeError(f"dynamic_slice: slice_sizes must give each axis of {x.long()} a size between 0 and its "
-                         f"length; got {slice_sizes} [StableHLO dynamic_slice C4]")
+                         f"length; got {slice_sizes}")
     return shaped(slice_sizes, x.dtype, x.weak_type)
 
 
@@ -139,8 +140,9 @@ def _dynamic_update_slice_infer(x: ShapedArray, update: ShapedArray, *starts: Sh
         raise DTypeError(f"dynamic_update_slice: operand and update must have one dtype; got {x.long()} and "
                          f"{update.long()}. Convert the update first.")
     if len(update.shape) != len(x.shape) or any(u > d for u, d in zip(update.shape, x.shape, strict=True)):
+        # StableHLO dynamic_update_slice C3-C6
         raise ShapeError(f"dynamic_update_slice: the update must have the operand's rank and fit inside it; got "
-                         f"{update.long()} for {x.long()} [StableHLO dynamic_update_slice C3-C6]")
+                         f"{update.long()} for {x.long()}")
     return x
 
 
@@ -155,10 +157,9 @@ def _ascending(axes: Sequence[int]) -> bool:
 def _check_dims(call: str, x: ShapedArray, indices: ShapedArray, window_dims: tuple[int, ...],
                 removed: tuple[int, ...], index_map: tuple[int, ...], x_batch: tuple[int, ...],
                 i_batch: tuple[int, ...], dims: Any) -> None:
-    """What gather and scatter ask of their dimension numbers alike."""
+    """Check the constraints on dimension numbers that StableHLO `gather` and `scatter` share."""
     def fail(problem: str) -> None:
-        raise ShapeError(f"{call}: {problem}; got {dims} for operand {x.long()}, indices {indices.long()} "
-                         f"[StableHLO {call.partition('_')[0]}]")
+        raise ShapeError(f"{call}: {problem}; got {dims} for operand {x.long()}, indices {indices.long()}")
 
     ndim, index_ndim = len(x.shape), len(indices.shape)
     if not dtypes.is_integer(indices.dtype):
@@ -183,13 +184,16 @@ def _gather_infer(x: ShapedArray, indices: ShapedArray, *, dimension_numbers: Ga
     offset, collapsed, index_map, x_batch, i_batch = dimension_numbers
     _check_dims("gather", x, indices, offset, collapsed, index_map, x_batch, i_batch, dimension_numbers)
     if len(slice_sizes) != len(x.shape) or any(not 0 <= s <= d for s, d in zip(slice_sizes, x.shape, strict=True)):
+        # StableHLO gather C17
         raise ShapeError(f"gather: slice_sizes must give each axis of {x.long()} a size between 0 and its length; "
-                         f"got {slice_sizes} [StableHLO gather C17]")
+                         f"got {slice_sizes}")
     removed = frozenset(collapsed + x_batch)
-    # Where an empty axis collapses nothing is there to be read. A batching axis may be empty: then there are no windows.
+    # A collapsed axis of slice size 0 would leave nothing to read. A batching axis may be empty: then there are no
+    # windows.
     if any(slice_sizes[a] > 1 for a in x_batch) or any(slice_sizes[a] != 1 for a in collapsed):
+        # StableHLO gather C10-C13
         raise ShapeError(f"gather: collapsed and batching axes must have slice size 1; got slice_sizes {slice_sizes} "
-                         f"with {dimension_numbers} [StableHLO gather C10-C13]")
+                         f"with {dimension_numbers}")
     window = iter([s for a, s in enumerate(slice_sizes) if a not in removed])
     batch = iter(indices.shape[:-1])
     ndim = len(offset) + len(indices.shape) - 1
@@ -205,39 +209,40 @@ def _scatter_infer(call: str, x: ShapedArray, indices: ShapedArray, updates: Sha
                          "Convert the updates first.")
     batch = tuple(d for a, d in enumerate(updates.shape) if a not in window)
     if len(updates.shape) != len(window) + len(indices.shape) - 1 or batch != indices.shape[:-1]:
+        # StableHLO scatter C4
         raise ShapeError(f"{call}: axes of the updates outside update_window_dims must be those of the indices without "
-                         f"the last; got updates {updates.long()}, indices {indices.long()}, {dims} "
-                         "[StableHLO scatter C4]")
+                         f"the last; got updates {updates.long()}, indices {indices.long()}, {dims}")
     removed = frozenset(inserted + x_batch)
     limits = [d for a, d in enumerate(x.shape) if a not in removed]
     if any(updates.shape[w] > d for w, d in zip(window, limits, strict=True)):
+        # StableHLO scatter C4
         raise ShapeError(f"{call}: a window must fit inside the operand; got updates {updates.long()} with window axes "
-                         f"{window} for {x.long()} [StableHLO scatter C4]")
+                         f"{window} for {x.long()}")
     return x
 
 
-# --- meaning -----------------------------------------------------------------------------------------------------
+# --- NumPy implementations ---------------------------------------------------------------------------------------
 
 
 def _windows(shape: tuple[int, ...], indices: np.ndarray, sizes: Sequence[int], index_map: tuple[int, ...],
              x_batch: tuple[int, ...], i_batch: tuple[int, ...], mode: GatherScatterMode,
              ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """Where each window element lies: one array of positions per operand axis, of shape `batch + sizes` when broadcast;
-    and which windows lie inside (always all of them when clipping)."""
+    """Compute the position of each window element: one array per operand axis, which broadcast to shape `batch +
+    sizes`. Also return a mask of the windows that are inside; it is all true unless the mode is FILL_OR_DROP."""
     batch = indices.shape[:-1]
     inside = np.ones(batch, bool)
     positions = []
     for axis, (length, size) in enumerate(zip(shape, sizes, strict=True)):
         if axis in index_map:
             start = indices[..., index_map.index(axis)]
-            # Too large for int64: any place outside will do.
+            # Clamp values that do not fit in int64 to any position outside.
             if start.dtype == np.uint64:
                 start = np.minimum(start, np.uint64(length + 1))
             start = start.astype(np.int64)
             inside &= (start >= 0) & (start <= length - size)
             start = np.clip(start, 0, length - size)
         elif axis in x_batch:
-            at = i_batch[x_batch.index(axis)]  # the example's own number is its place
+            at = i_batch[x_batch.index(axis)]  # along a batching axis the position is the batch index
             start = np.arange(length).reshape([-1 if a == at else 1 for a in range(len(batch))])
         else:
             start = np.zeros((1,) * len(batch), np.int64)
@@ -251,7 +256,7 @@ def _gather_numpy(x: np.ndarray, indices: np.ndarray, *, dimension_numbers: Gath
     offset, collapsed, index_map, x_batch, i_batch = dimension_numbers
     batch, removed = indices.shape[:-1], collapsed + x_batch
     positions, inside = _windows(x.shape, indices, slice_sizes, index_map, x_batch, i_batch, mode)
-    if 0 in batch + tuple(slice_sizes):  # windows of nothing; along a removed axis there are zeros to see
+    if 0 in batch + tuple(slice_sizes):  # empty result; removed axes keep length 1 for the reshape below
         found = np.zeros(batch + tuple(1 if a in removed else s for a, s in enumerate(slice_sizes)), x.dtype)
     else:
         found = np.broadcast_to(x[positions], batch + tuple(slice_sizes))
@@ -261,26 +266,26 @@ def _gather_numpy(x: np.ndarray, indices: np.ndarray, *, dimension_numbers: Gath
 
 
 def _scatter_numpy(combine: Callable[..., Any]) -> Callable[..., np.ndarray]:
-    def meaning(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *,
-                dimension_numbers: ScatterDimensionNumbers, mode: GatherScatterMode, **_: Any) -> np.ndarray:
+    def implementation(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *,
+                       dimension_numbers: ScatterDimensionNumbers, mode: GatherScatterMode, **_: Any) -> np.ndarray:
         window, inserted, index_map, x_batch, i_batch = dimension_numbers
         batch = indices.shape[:-1]
         updates = np.moveaxis(updates, window, range(len(batch), updates.ndim))
         lengths = iter(updates.shape[len(batch):])
         sizes = tuple(1 if a in inserted + x_batch else next(lengths) for a in range(x.ndim))
         out = x.copy()
-        if updates.size == 0 or x.size == 0:  # nothing to write, or no place inside
+        if updates.size == 0 or x.size == 0:  # nothing to write, or no position to write to
             return out
         positions, inside = _windows(x.shape, indices, sizes, index_map, x_batch, i_batch, mode)
         keep = np.broadcast_to(inside.reshape(batch + (1,) * x.ndim), batch + sizes)
         where = tuple(np.broadcast_to(p, batch + sizes)[keep] for p in positions)
         combine(out, where, updates.reshape(batch + sizes)[keep])
         return out
-    return meaning
+    return implementation
 
 
 def _assign(out: np.ndarray, where: tuple[np.ndarray, ...], values: np.ndarray) -> None:
-    out[where] = values  # among equal positions the last stays; other rooms may choose another
+    out[where] = values  # for duplicate positions the last value wins; other implementations may choose another
 
 
 def _starts_numpy(starts: Sequence[Any], shape: Sequence[int], sizes: Sequence[int]) -> tuple[slice, ...]:
@@ -298,7 +303,7 @@ def _dynamic_update_slice_numpy(x: np.ndarray, update: np.ndarray, *starts: Any)
     return out
 
 
-# --- the primitives ----------------------------------------------------------------------------------------------
+# --- primitives --------------------------------------------------------------------------------------------------
 
 
 def _scatter_like(name: str, combine: Callable[..., Any], linear_in: Sequence[int] = ()) -> Primitive:
@@ -315,7 +320,7 @@ dynamic_slice_p = Primitive("dynamic_slice", params=("slice_sizes",), infer=_dyn
 dynamic_update_slice_p = Primitive("dynamic_update_slice", infer=_dynamic_update_slice_infer,
                                    numpy=_dynamic_update_slice_numpy, linear_in=(0, 1), family="indexing",
                                    spec="dynamic_update_slice")
-# Not `linear_in`: outside the operand the result is the fill value, so the derivative needs a row of its own.
+# Not `linear_in`: outside the operand the result is the fill value, so the derivative needs its own rule.
 gather_p = Primitive("gather", infer=_gather_infer, numpy=_gather_numpy, family="indexing", spec="gather",
                      params=("dimension_numbers", "fill_value", "indices_are_sorted", "mode", "slice_sizes",
                              "unique_indices"))

@@ -1,7 +1,7 @@
-"""Maps of several axes: `xmap` (a program of named axes, given a positional face) and `shard_map` (a device's view of a mesh).
+"""Maps over several axes: `xmap` (named axes with positional operands) and `shard_map` (a device's view of a mesh).
 
-Both run one program for all members of the axes they bind, and say of each operand and result, dimension by dimension, what
-becomes of it inside: `None`, `Indexed` or `Split` (`lamina_ir.binds`).
+Both run one program for all members of the axes they bind. For each dimension of each operand and result an entry
+states how the members see it: `None`, `Indexed` or `Split` (`lamina_ir.core.axis_binding`).
 """
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from ._operands import check_operands
 __all__ = ["Indexed", "Split", "shard_map_p", "xmap_p"]
 
 
-def _words(entry: Entry) -> str:
+def _format_entry(entry: Entry) -> str:
     return plain_text(entry)
 
 
-def _checked(op: str, what: str, entry: Any, sizes: Mapping[Hashable, int]) -> Entry:
-    """An entry, if it is one of a map of these axes."""
+def _check_entry(op: str, what: str, entry: Any, sizes: Mapping[Hashable, int]) -> Entry:
+    """Return an entry after checking that it names axes of this map, each at most once."""
     names = [name for kind in entry if kind is not None for name in kind.names]
     for name in names:
         if name not in sizes:
-            raise ShapeError(f"{op}: {what} lies along {name!r}, which is none of the axes it binds: "
-                             f"{', '.join(map(repr, sizes)) or 'none'}")
+            raise ShapeError(f"{op}: {what} must be mapped along the axes it binds, "
+                             f"{', '.join(map(repr, sizes)) or 'none'}; got {name!r}")
     if len(set(names)) < len(names):
-        raise ShapeError(f"{op}: {what} lies along an axis twice: {_words(entry)}")
+        raise ShapeError(f"{op}: {what} must name each axis at most once; got {_format_entry(entry)}")
     return entry
 
 
@@ -44,14 +44,14 @@ def _infer(op: str, binds: Binds, avals: Sequence[ShapedArray], params: dict[str
     axes, program = binds.axes(params), params["call_jaxpr"]
     sizes = dict(axes)
     if len(sizes) < len(axes):
-        raise ShapeError(f"{op}: each axis has a name of its own; got {axes}")
+        raise ShapeError(f"{op}: axis names must be distinct; got {axes}")
     for name, size in axes:
         checked_axis_name(op, name)
         if type(size) is not int or size < 1:
             raise ShapeError(f"{op}: the size of the axis {name!r} must be a positive integer; got {size!r}")
     here, mesh = params.get("here"), params.get("mesh")
     if here and (mesh is None or len(here) != len(mesh[1]) or any(not 1 <= h <= n for h, n in zip(here, mesh[1]))):
-        raise ShapeError(f"{op}: here must have, for each axis of the mesh, how many places on it are of this process; "
+        raise ShapeError(f"{op}: here must have, for each axis of the mesh, the number of positions in this process; "
                          f"got {here}")
     sizes = dict(binds.here(params))
     ins, outs = params[binds.ins], params[binds.outs]
@@ -61,27 +61,28 @@ def _infer(op: str, binds: Binds, avals: Sequence[ShapedArray], params: dict[str
             raise ShapeError(f"{op}: {param} must have {count} entries; got {len(entries)}")
     parts = []
     for i, (aval, entry) in enumerate(zip(avals, ins)):
-        mine = inside(_checked(op, f"operand {i}", entry, sizes), aval.shape, sizes)
+        mine = inside(_check_entry(op, f"operand {i}", entry, sizes), aval.shape, sizes)
         if mine is None:
-            raise ShapeError(f"{op}: operand {i}, {aval.long()}, must fit {_words(entry)}, with the sizes {sizes}")
+            raise ShapeError(f"{op}: operand {i}, {aval.long()}, must fit {_format_entry(entry)}, with the sizes {sizes}")
         parts.append(shaped(mine, aval.dtype, aval.weak_type))
     check_operands(f"{op}: call_jaxpr", program, parts)
-    names, whole = frozenset(sizes), []
+    names, outs_whole = frozenset(sizes), []
     for j, (v, entry) in enumerate(zip(results, outs)):
-        shape = outside(_checked(op, f"result {j}", entry, sizes), v.aval.shape, sizes)
+        shape = outside(_check_entry(op, f"result {j}", entry, sizes), v.aval.shape, sizes)
         if shape is None:
-            raise ShapeError(f"{op}: result {j}, {v.aval.long()} for each member, must fit {_words(entry)}")
-        whole.append(shaped(shape, v.aval.dtype, v.aval.weak_type).differing(v.aval.over - names))
-    return whole
+            raise ShapeError(f"{op}: result {j}, {v.aval.long()} for each member, must fit {_format_entry(entry)}")
+        outs_whole.append(shaped(shape, v.aval.dtype, v.aval.weak_type).differing(v.aval.over - names))
+    return outs_whole
 
 
 def _spmd(binds: Binds, run: Any, env: AxisEnv, args: Sequence[Sequence[Any]], params: dict[str, Any]) -> list[list[Any]]:
-    """Each participant splits its operands among the members of the axes bound here, row by row, and gets whole results. Of a
-    result that lies along no axis, or not along all, the members have the same: the first is taken."""
+    """Run the map on NumPy: each participant splits its operands among the members of the axes bound here, in row-major
+    order, and assembles global results. If a result is not mapped along an axis, the members along it hold the same
+    value, and the first one is taken."""
     axes = binds.axes(params)
     if params.get("here"):
-        raise ExecutionError(f"map `{params['name']}` over a mesh of several processes: other processes have their parts of "
-                             "operands and results, which only the runtime knows")
+        raise ExecutionError(f"map `{params['name']}` is over a mesh of several processes: it needs the operands of the other "
+                             "processes, so only the runtime can run it")
     env_inside = env
     for name, size in axes:
         env_inside = env_inside.extend(name, size)
@@ -96,7 +97,7 @@ def _spmd(binds: Binds, run: Any, env: AxisEnv, args: Sequence[Sequence[Any]], p
         wholes = []
         for d in range(0, len(values), n):
             whole = np.empty(shape, np.asarray(values[d]).dtype)  # type: ignore[type-var]
-            for value, place in zip(reversed(values[d:d + n]), reversed(places)):
+            for value, place in zip(reversed(values[d:d + n]), reversed(places)):  # reversed: the first member wins
                 whole[part(entry, shape, axes, place)] = value  # type: ignore[arg-type]
             wholes.append(whole)
         results.append(wholes)
@@ -122,8 +123,8 @@ def _sizes_of_xmap(params: Mapping[str, Any]) -> tuple[tuple[Hashable, int], ...
     return params["axis_sizes"] if are_sizes(params["axis_sizes"]) else ()  # `check` refuses others
 
 
-def _here_of_xmap(params: Mapping[str, Any]) -> tuple[tuple[Hashable, int], ...]:
-    axes, devices = _sizes_of_xmap(params), _grids(params)
+def _local_sizes_of_xmap(params: Mapping[str, Any]) -> tuple[tuple[Hashable, int], ...]:
+    axes, devices = _sizes_of_xmap(params), _mesh_axis_sizes(params)
     if not devices:
         return axes
     over = {name: [devices[r] for r in mine if r in devices] for name, mine in params["axis_resources"]}
@@ -131,8 +132,9 @@ def _here_of_xmap(params: Mapping[str, Any]) -> tuple[tuple[Hashable, int], ...]
                   for name, size in axes])
 
 
-def _grids(params: Mapping[str, Any]) -> dict[Hashable, tuple[int, int]]:
-    """Of each axis of the mesh its size, and how many places on it are of this process. Of a map that is seen whole, none."""
+def _mesh_axis_sizes(params: Mapping[str, Any]) -> dict[Hashable, tuple[int, int]]:
+    """Return for each axis of the mesh its size and the number of positions in this process; empty for a global
+    view."""
     return {name: (n, h) for name, n, h in zip(*params["mesh"][:2], params["here"])} if params.get("here") else {}
 
 
@@ -142,20 +144,21 @@ def _sizes_of_mesh(params: Mapping[str, Any]) -> tuple[tuple[Hashable, int], ...
     return tuple([(name, size) for name, size in zip(*params["mesh"][:2]) if name not in params["auto"]])
 
 
-def _here_of_mesh(params: Mapping[str, Any]) -> tuple[tuple[Hashable, int], ...]:
-    devices = _grids(params)
+def _local_sizes_of_mesh(params: Mapping[str, Any]) -> tuple[tuple[Hashable, int], ...]:
+    devices = _mesh_axis_sizes(params)
     return tuple([(name, devices[name][1] if devices else size) for name, size in _sizes_of_mesh(params)])
 
 
-xmap_p = _map("xmap", AxesOf(_sizes_of_xmap, _here_of_xmap, "axis_sizes", "here", ins="in_axes", outs="out_axes",
+xmap_p = _map("xmap", AxesOf(_sizes_of_xmap, _local_sizes_of_xmap, "axis_sizes", "here", ins="in_axes", outs="out_axes",
                            loops="loops"),
               ("axis_resources", "axis_sizes", "backend", "call_jaxpr", "donated_invars", "here", "in_axes", "loops",
                "mesh", "name", "out_axes"),
-              "mesh?", spec="written in terms of others: lamina_parallel.placement",
+              "mesh?", spec="lowered to other primitives: lamina_parallel.maps.lower_xmap",
               defaults={"axis_resources": (), "backend": None, "donated_invars": (), "here": (), "loops": (),
                         "mesh": None})
 
-shard_map_p = _map("shard_map", AxesOf(_sizes_of_mesh, _here_of_mesh, "mesh", "auto", "here", ins="in_specs", outs="out_specs"),
+shard_map_p = _map("shard_map", AxesOf(_sizes_of_mesh, _local_sizes_of_mesh, "mesh", "auto", "here", ins="in_specs",
+                                       outs="out_specs"),
                    ("auto", "call_jaxpr", "donated_invars", "here", "in_specs", "mesh", "name", "out_specs"),
                    "mesh", spec="sdy.manual_computation",
                    defaults={"auto": (), "donated_invars": (), "here": ()})

@@ -1,4 +1,4 @@
-"""`dot_general`: sums of products over any axes of two arrays, with batch axes; and its `Precision`."""
+"""`dot_general`: tensor contraction of two arrays over any axes, with batch axes; and its `Precision`."""
 from __future__ import annotations
 
 from enum import Enum
@@ -13,7 +13,7 @@ from ..avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from ..params import register_param_type
 from ..primitive import Primitive
-from ._quiet import ahead
+from ._quiet import set_plan_hooks
 
 __all__ = ["DotDimensionNumbers", "Precision", "as_precision", "dot_general_p"]
 
@@ -23,7 +23,7 @@ DotDimensionNumbers = tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple
 
 @register_param_type
 class Precision(Enum):
-    """How exactly an accelerator multiplies: its fastest way, a middle way, or the full dtype. CPUs always do the last.
+    """The precision of products on accelerators: fastest, intermediate, or the full dtype. CPUs always use the last.
 
     >>> Precision.HIGHEST
     Precision.HIGHEST
@@ -52,7 +52,7 @@ _PRECISIONS.update({p: p for p in Precision})
 
 
 def as_precision(spec: Any) -> tuple[Precision, Precision] | None:
-    """The param `precision` of `dot_general` for None, a `Precision`, its name, or a pair of those.
+    """Convert None, a `Precision`, its name, or a pair of those to the param `precision` of `dot_general`.
 
     >>> as_precision("high")
     (Precision.HIGH, Precision.HIGH)
@@ -82,7 +82,7 @@ config.default_matmul_precision.checked_by(_check_default)
 
 
 def free_axes(ndim: int, contract: tuple[int, ...], batch: tuple[int, ...]) -> tuple[int, ...]:
-    """The axes that are neither contracted nor batch axes, in order."""
+    """List the axes that are neither contracted nor batch axes, in order."""
     return tuple([a for a in range(ndim) if a not in contract and a not in batch])
 
 
@@ -91,24 +91,29 @@ def _dot_general_infer(lhs: ShapedArray, rhs: ShapedArray, *, dimension_numbers:
                        preferred_element_type: np.dtype | None) -> ShapedArray:
     (lc, rc), (lb, rb) = dimension_numbers
     ls, rs = lhs.shape, rhs.shape
-    # lc, rc: contracted axes of each operand, pairwise; lb, rb: batch axes. The result: batch, then what is left of each.
+    # lc, rc: contracted axes of each operand, pairwise; lb, rb: batch axes. Result axes: batch, free of lhs, free of
+    # rhs.
     got = f"got lhs {lhs.long()}, rhs {rhs.long()}, dimension_numbers {dimension_numbers}"
     if len(lb) != len(rb):
-        raise ShapeError(f"dot_general: both operands need as many batch axes; {got} [StableHLO dot_general C1]")
+        # StableHLO dot_general C1
+        raise ShapeError(f"dot_general: both operands need as many batch axes; {got}")
     if len(lc) != len(rc):
-        raise ShapeError(f"dot_general: both operands need as many contracted axes; {got} [StableHLO dot_general C2]")
-    for used, ndim, rule in ((lb + lc, len(ls), "C3, C5"), (rb + rc, len(rs), "C4, C6")):
+        # StableHLO dot_general C2
+        raise ShapeError(f"dot_general: both operands need as many contracted axes; {got}")
+    for used, ndim in ((lb + lc, len(ls)), (rb + rc, len(rs))):
         if len(set(used)) != len(used) or any(not 0 <= a < ndim for a in used):
-            raise ShapeError(f"dot_general: batch and contracted axes must be distinct axes of their operand; {got} "
-                             f"[StableHLO dot_general {rule}]")
-    for word, rule, lhs_axes, rhs_axes in (("batch", "C9", lb, rb), ("contracted", "C10", lc, rc)):
+            # StableHLO dot_general C3-C6
+            raise ShapeError(f"dot_general: batch and contracted axes must be distinct axes of their operand; {got}")
+    for kind, lhs_axes, rhs_axes in (("batch", lb, rb), ("contracted", lc, rc)):
         for a, b in zip(lhs_axes, rhs_axes, strict=True):
             if ls[a] != rs[b]:
-                raise ShapeError(f"dot_general: {word} axes must have equal length; got lhs {lhs.long()} axis {a} "
-                                 f"({ls[a]}), rhs {rhs.long()} axis {b} ({rs[b]}) [StableHLO dot_general {rule}]")
+                # StableHLO dot_general C9-C10
+                raise ShapeError(f"dot_general: {kind} axes must have equal length; got lhs {lhs.long()} axis {a} "
+                                 f"({ls[a]}), rhs {rhs.long()} axis {b} ({rs[b]})")
     if lhs.dtype != rhs.dtype and preferred_element_type is None:
+        # StableHLO dot_general C13
         raise DTypeError(f"dot_general: operands must have one dtype, or preferred_element_type must be given; got "
-                         f"lhs {lhs.long()}, rhs {rhs.long()} [StableHLO dot_general C13]")
+                         f"lhs {lhs.long()}, rhs {rhs.long()}")
     dtype = lhs.dtype if preferred_element_type is None else preferred_element_type
     if dtypes.is_inexact(lhs.dtype) and not dtypes.is_inexact(dtype):
         raise DTypeError(f"dot_general: preferred_element_type must be able to hold the products; got {dtype.name} for "
@@ -120,32 +125,33 @@ def _dot_general_infer(lhs: ShapedArray, rhs: ShapedArray, *, dimension_numbers:
 
 @lru_cache(maxsize=1024)
 def _as_matrices(dimension_numbers: DotDimensionNumbers, x: tuple[int, ...], y: tuple[int, ...]) -> tuple[Any, ...]:
-    """How operands of these shapes become stacks of matrices, and their product the result: for each operand (order of its
-    axes, shape then), and the result's shape. None: as they are."""
+    """Plan the contraction as a batched matrix product. Return for each operand the transposition and the shape
+    afterwards, and then the shape of the result; None for each step that is not needed."""
     (lc, rc), (lb, rb) = dimension_numbers
     lf, rf = free_axes(len(x), lc, lb), free_axes(len(y), rc, rb)
     batch, m, n = [x[a] for a in lb], [x[a] for a in lf], [y[a] for a in rf]
     k = prod([x[a] for a in lc])
 
-    def moved(shape: tuple[int, ...], order: tuple[int, ...], new: tuple[int, ...]) -> tuple[Any, Any]:
+    def transpose_and_reshape(shape: tuple[int, ...], order: tuple[int, ...], new: tuple[int, ...]) -> tuple[Any, Any]:
         in_order = order == tuple(range(len(order)))
         return None if in_order else order, None if tuple([shape[a] for a in order]) == new else new
 
     left, right = (*batch, prod(m), k), (*batch, k, prod(n))
     full = (*batch, *m, *n)
-    return *moved(x, lb + lf + lc, left), *moved(y, rb + rc + rf, right), None if len(m) == len(n) == 1 else full
+    return (*transpose_and_reshape(x, lb + lf + lc, left), *transpose_and_reshape(y, rb + rc + rf, right),
+            None if len(m) == len(n) == 1 else full)
 
 
 def _dot_general(x: Any, y: Any, *, dimension_numbers: DotDimensionNumbers, precision: Any,
                  preferred_element_type: np.dtype | None) -> Any:
     out = x.dtype if preferred_element_type is None else preferred_element_type
     left, left_shape, right, right_shape, shape = _as_matrices(dimension_numbers, x.shape, y.shape)
-    # Nothing is copied that need not be: BLAS reads transposed matrices as they lie.
+    # Avoid copies: BLAS reads transposed matrices in place.
     if left is not None:
         x = x.transpose(left)
     if right is not None:
         y = y.transpose(right)
-    if x.dtype is not out or y.dtype is not out or out not in _AS_THEY_ARE:
+    if x.dtype is not out or y.dtype is not out or out not in _BLAS_DTYPES:
         wide = product_dtype(x.dtype, y.dtype, out)
         x, y = x.astype(wide, copy=False), y.astype(wide, copy=False)
     if left_shape is not None:
@@ -158,11 +164,11 @@ def _dot_general(x: Any, y: Any, *, dimension_numbers: DotDimensionNumbers, prec
 
 def _prepare(avals: Any, *, dimension_numbers: DotDimensionNumbers, precision: Any,
              preferred_element_type: np.dtype | None) -> Any:
-    """`_dot_general` on arrays of known types."""
+    """Return a faster `_dot_general` for arrays of known types, or None if they need conversion or reshaping."""
     x, y = avals
     out = x.dtype if preferred_element_type is None else preferred_element_type
     left, left_shape, right, right_shape, shape = _as_matrices(dimension_numbers, x.shape, y.shape)
-    if x.dtype != out or y.dtype != out or out not in _AS_THEY_ARE or left_shape or right_shape or shape is not None:
+    if x.dtype != out or y.dtype != out or out not in _BLAS_DTYPES or left_shape or right_shape or shape is not None:
         return None
     if left is None:
         return np.matmul if right is None else lambda x, y: np.matmul(x, y.transpose(right))
@@ -171,12 +177,12 @@ def _prepare(avals: Any, *, dimension_numbers: DotDimensionNumbers, precision: A
     return lambda x, y: np.matmul(x.transpose(left), y.transpose(right))
 
 
-ahead(_dot_general, _prepare)
-_AS_THEY_ARE = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex128")))
+set_plan_hooks(_dot_general, _prepare)
+_BLAS_DTYPES = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex128")))
 
 
 def product_dtype(x: np.dtype, y: np.dtype, out: np.dtype) -> np.dtype:
-    """The dtype NumPy multiplies and adds in: the result's, and at least float32 for floats."""
+    """Return the accumulation dtype of the NumPy evaluation: the result's, and at least float32 for floats."""
     if not dtypes.is_float(out):
         return out
     return np.dtype("float64") if np.dtype("float64") in (x, y, out) else np.dtype("float32")

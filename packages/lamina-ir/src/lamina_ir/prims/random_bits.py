@@ -1,4 +1,5 @@
-"""The counter-based random number generator, one op that scrambles counters with a key; and the compiler's own ones.
+"""The counter-based random number generator, a primitive that hashes counters with a key; and the compiler's
+generators.
 
 Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011): Threefry-2x32-20.
 """
@@ -35,7 +36,7 @@ def _threefry_infer(k0: ShapedArray, k1: ShapedArray, x0: ShapedArray, x1: Shape
 
 
 def _threefry(k0: Any, k1: Any, x0: Any, x1: Any) -> tuple[np.ndarray, np.ndarray]:
-    """20 rounds of add, rotate, xor; a subkey is added before the first and after every fourth."""
+    """Run 20 rounds of add, rotate, xor; a subkey is added before the first round and after every fourth."""
     with np.errstate(over="ignore"):
         k0, k1, x0, x1 = np.broadcast_arrays(k0, k1, x0, x1)
         keys = k0, k1, k0 ^ k1 ^ _U32.type(THREEFRY_PARITY)
@@ -56,7 +57,7 @@ threefry2x32_p = Primitive("threefry2x32", infer=_threefry_infer, numpy=_threefr
 # --- the compiler's generators -----------------------------------------------------------------------------------
 @register_param_type
 class RandomAlgorithm(IntEnum):
-    """How `rng_bit_generator` draws: the device's fastest way, Threefry-2x32-20, or Philox-4x32-10."""
+    """The algorithm of `rng_bit_generator`: the device's fastest one, Threefry-2x32-20, or Philox-4x32-10."""
 
     RNG_DEFAULT = 0
     RNG_THREE_FRY = 1
@@ -75,8 +76,8 @@ _UINTS = frozenset(np.dtype(f"uint{n}") for n in (8, 16, 32, 64))
 def _generator_infer(key: ShapedArray, *, algorithm: RandomAlgorithm, dtype: np.dtype,
                      shape: tuple[int, ...]) -> tuple[ShapedArray, ShapedArray]:
     if (key.shape, key.dtype.name) not in (((4,), "uint32"), ((2,), "uint64")):
-        raise ShapeError(f"rng_bit_generator: the key must be uint32[4] or uint64[2]; got {key.long()} "
-                         "[StableHLO rng_bit_generator]")
+        # StableHLO rng_bit_generator
+        raise ShapeError(f"rng_bit_generator: the key must be uint32[4] or uint64[2]; got {key.long()}")
     if dtype not in _UINTS:
         raise DTypeError(f"rng_bit_generator: dtype must be an unsigned integer dtype; got {dtype.name}")
     if any(n < 0 for n in shape):
@@ -85,7 +86,7 @@ def _generator_infer(key: ShapedArray, *, algorithm: RandomAlgorithm, dtype: np.
 
 
 def _philox(key: int, counter: int, count: int) -> np.ndarray:
-    """Blocks of four words: ten rounds of Salmon et al. (2011), table 2."""
+    """Return `count` blocks of four uint32 each: ten Philox rounds of Salmon et al. (2011), table 2."""
     step = np.arange(count, dtype=np.uint64)
     low = step + np.uint64(counter & 0xFFFFFFFFFFFFFFFF)
     high = np.uint64(counter >> 64) + (low < step).astype(np.uint64)
@@ -100,8 +101,11 @@ def _philox(key: int, counter: int, count: int) -> np.ndarray:
 
 
 def _threefry_bits(state: np.ndarray, dtype: np.dtype, shape: tuple[int, ...]) -> tuple[np.ndarray, int]:
-    """Bits, and how many counters they took. The two words of a counter make one number of 64 bits, or two numbers of
-    fewer that are neighbours along the first axis of even length, else the longest."""
+    """Return random bits, and the number of counters used.
+
+    The two uint32 outputs of a counter make one 64-bit number, or two smaller numbers. These two are adjacent along the
+    first axis of even length, or along the longest axis if all lengths are odd.
+    """
     shape = shape or (1,)
     axis = next((a for a, n in enumerate(shape) if n % 2 == 0), max(range(len(shape)), key=shape.__getitem__))
     half = shape if dtype.itemsize == 8 else (*shape[:axis], -(-shape[axis] // 2), *shape[axis + 1:])
@@ -116,8 +120,11 @@ def _threefry_bits(state: np.ndarray, dtype: np.dtype, shape: tuple[int, ...]) -
 
 
 def _generator(key: Any, *, algorithm: RandomAlgorithm, dtype: np.dtype, shape: tuple[int, ...]) -> Any:
-    """Words of consecutive counters. XLA on the CPU draws by Philox by default, and counts on from the key's words above
-    the counter's, as here; elsewhere compilers choose otherwise, and only Threefry gives the same bits everywhere."""
+    """Generate bits from consecutive counters, and return the advanced state too.
+
+    By default XLA on the CPU uses Philox, with the key as the upper half of the counter, as here. On other platforms
+    compilers choose differently; only Threefry gives the same bits everywhere.
+    """
     state = np.ascontiguousarray(key).view(np.uint64)
     if algorithm == RandomAlgorithm.RNG_THREE_FRY:
         bits, count = _threefry_bits(state, dtype, shape)
@@ -137,8 +144,8 @@ rng_bit_generator_p = Primitive("rng_bit_generator", params=("algorithm", "dtype
 
 def _uniform_infer(a: ShapedArray, b: ShapedArray, *, shape: tuple[int, ...]) -> ShapedArray:
     if a.shape or b.shape or a.dtype != b.dtype:
-        raise ShapeError(f"rng_uniform: the bounds must be scalars of one dtype; got {a.long()} and {b.long()} "
-                         "[StableHLO rng C1]")
+        # StableHLO rng C1
+        raise ShapeError(f"rng_uniform: the bounds must be scalars of one dtype; got {a.long()} and {b.long()}")
     if not (dtypes.is_float(a.dtype) or dtypes.is_integer(a.dtype)):
         raise DTypeError(f"rng_uniform: the bounds must be floats or integers; got {a.long()}")
     if any(n < 0 for n in shape):
@@ -155,4 +162,4 @@ def _uniform(a: Any, b: Any, *, shape: tuple[int, ...]) -> Any:
 
 rng_uniform_p = Primitive("rng_uniform", params=("shape",), family="random_bits", infer=_uniform_infer,
                           numpy=_uniform, spec="rng",
-                          over=lambda total, names, params, bound: bound)  # each member draws for itself
+                          over=lambda total, names, params, bound: bound)  # each member draws independently

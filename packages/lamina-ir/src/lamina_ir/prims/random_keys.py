@@ -1,7 +1,7 @@
-"""Typed keys and their words: what stands between `key<fry>[...]` and `uint32[..., 2]`.
+"""Conversions between typed keys, `key<fry>[...]`, and their data, `uint32[..., 2]`.
 
-Everything done with a key is done with its words, so two ops suffice: `random_wrap` makes keys of words, `random_unwrap` words
-of keys, and says what they are for.
+All computations with a key use its uint32 data, so two primitives suffice: `random_wrap` makes keys from data, and
+`random_unwrap` returns the data of keys. The param `use` of the latter states the purpose, for the key-reuse check.
 """
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["random_unwrap_p", "random_wrap_p"]
 _U32 = np.dtype("uint32")
 
 
-def _wrap_infer(words: ShapedArray, *, impl: str) -> ShapedArray:
+def _wrap_infer(data: ShapedArray, *, impl: str) -> ShapedArray:
     if impl not in dtypes.KEY_TYPES:
-        raise DTypeError(f"random_wrap: no generator is called {impl!r}; expected one of {', '.join(dtypes.KEY_TYPES)}")
+        raise DTypeError(f"random_wrap: impl must be one of {', '.join(dtypes.KEY_TYPES)}; got {impl!r}")
     kind = dtypes.key_type(impl)
     n = dtypes.words_of(kind)
-    if words.dtype != _U32 or words.shape[-1:] != (n,):
-        raise ShapeError(f"random_wrap: the words of a key<{impl}> are uint32[..., {n}]; got {words.long()}")
-    return shaped(words.shape[:-1], kind)
+    if data.dtype != _U32 or data.shape[-1:] != (n,):
+        raise ShapeError(f"random_wrap: the data of a key<{impl}> must be uint32[..., {n}]; got {data.long()}")
+    return shaped(data.shape[:-1], kind)
 
 
 def _unwrap_infer(keys: ShapedArray, *, use: str) -> ShapedArray:
@@ -35,8 +35,8 @@ def _unwrap_infer(keys: ShapedArray, *, use: str) -> ShapedArray:
     return shaped((*keys.shape, dtypes.words_of(keys.dtype)), _U32)
 
 
-def _wrap(words: Any, *, impl: str) -> np.ndarray:
-    return np.ascontiguousarray(words).view(dtypes.key_type(impl)).reshape(words.shape[:-1])
+def _wrap(data: Any, *, impl: str) -> np.ndarray:
+    return np.ascontiguousarray(data).view(dtypes.key_type(impl)).reshape(data.shape[:-1])
 
 
 def _unwrap(keys: Any, *, use: str) -> np.ndarray:
@@ -44,6 +44,6 @@ def _unwrap(keys: Any, *, use: str) -> np.ndarray:
 
 
 random_wrap_p = Primitive("random_wrap", params=("impl",), infer=_wrap_infer, numpy=_wrap, family="random_keys",
-                          spec="keys of words")
+                          spec="keys of uint32 data")
 random_unwrap_p = Primitive("random_unwrap", params=("use",), infer=_unwrap_infer, numpy=_unwrap, family="random_keys",
-                            spec="words of keys")
+                            spec="uint32 data of keys")

@@ -1,7 +1,7 @@
-"""Ops that combine elements along axes, keeping a result per remaining index (reductions) or per prefix (cumulations).
+"""Primitives that combine elements along axes: reductions, and cumulative operations with a result per prefix.
 
-Maxima and minima propagate NaN; complex numbers are ordered lexicographically; among equal extremes the lowest index
-counts. All as in NumPy.
+Maxima and minima propagate NaN, complex numbers are ordered lexicographically, and among equal maxima or minima the
+lowest index counts. All of this is as in NumPy.
 """
 from __future__ import annotations
 
@@ -40,28 +40,29 @@ def _infer(name: str, kind: str) -> Callable[..., ShapedArray]:
             raise DTypeError(f"{name}: expected {kind}; got operand {x.long()}. Convert it first")
         for a in axes:
             if not 0 <= a < len(shape):
-                raise ShapeError(f"{name}: axis {a} is out of range for operand {x.long()}; axes {axes} "
-                                 "[StableHLO reduce C4]")
+                # StableHLO reduce C4
+                raise ShapeError(f"{name}: axis {a} is out of range for operand {x.long()}; axes {axes}")
         if len(set(axes)) != len(axes):
-            raise ShapeError(f"{name}: axes {axes} name an axis twice [StableHLO reduce C5]")
+            # StableHLO reduce C5
+            raise ShapeError(f"{name}: axes {axes} name an axis twice")
         return shaped(tuple([n for a, n in enumerate(shape) if a not in axes]), x.dtype, x.weak_type)
     return infer
 
 
-def _over(ufunc: np.ufunc, initial: Callable[[np.dtype], Any] | None = None) -> Callable[..., Any]:
-    """`ufunc.reduce` in the operand's dtype; small floats are added up in float32."""
-    chooses = initial is None or ufunc in (np.maximum, np.minimum)  # one of the elements, so it has their dtype
+def _reduce_by(ufunc: np.ufunc, initial: Callable[[np.dtype], Any] | None = None) -> Callable[..., Any]:
+    """Return an implementation by `ufunc.reduce` in the operand's dtype; small floats are accumulated in float32."""
+    selects = initial is None or ufunc in (np.maximum, np.minimum)  # the result is one of the elements, so it has their dtype
 
-    def meaning(x: Any, *, axes: tuple[int, ...]) -> Any:
+    def implementation(x: Any, *, axes: tuple[int, ...]) -> Any:
         wide = x.astype(np.float32) if x.dtype in _SMALL else x
         start = {} if initial is None else {"initial": initial(x.dtype)}
-        out = ufunc.reduce(wide, axis=axes, **start) if chooses else ufunc.reduce(wide, axis=axes, dtype=wide.dtype, **start)
+        out = ufunc.reduce(wide, axis=axes, **start) if selects else ufunc.reduce(wide, axis=axes, dtype=wide.dtype, **start)
         return np.asarray(out).astype(x.dtype, copy=not axes)
-    return meaning
+    return implementation
 
 
 def lowest(d: np.dtype) -> Any:
-    """The value no other value of the dtype is below: what a maximum over nothing gives."""
+    """Return the smallest value of the dtype, the maximum of an empty array."""
     if dtypes.is_bool(d):
         return False
     if dtypes.is_integer(d):
@@ -70,7 +71,7 @@ def lowest(d: np.dtype) -> Any:
 
 
 def highest(d: np.dtype) -> Any:
-    """The value no other value of the dtype is above: what a minimum over nothing gives."""
+    """Return the largest value of the dtype, the minimum of an empty array."""
     if dtypes.is_bool(d):
         return True
     if dtypes.is_integer(d):
@@ -79,25 +80,25 @@ def highest(d: np.dtype) -> Any:
 
 
 def _top(d: np.dtype) -> float:
-    """Infinity, or the largest number of a small float that has none."""
+    """Return infinity, or the largest number of an 8-bit float without infinity."""
     return float(dtypes.finfo(d).max) if d.itemsize == 1 and not np.isinf(np.asarray(np.inf).astype(d)) else np.inf
 
 
-def _reduction(name: str, kind: str, meaning: Callable[..., Any], **facts: Any) -> Primitive:
-    return Primitive(name, params=("axes",), family="reductions", infer=_infer(name, kind), numpy=meaning,
+def _reduction(name: str, kind: str, implementation: Callable[..., Any], **facts: Any) -> Primitive:
+    return Primitive(name, params=("axes",), family="reductions", infer=_infer(name, kind), numpy=implementation,
                      spec="reduce", **facts)
 
 
-reduce_sum_p = _reduction("reduce_sum", _NUMBER, _over(np.add, lambda d: 0), linear_in=(0,))
-reduce_prod_p = _reduction("reduce_prod", _NUMBER, _over(np.multiply, lambda d: 1))
-reduce_max_p = _reduction("reduce_max", _ANY, _over(np.maximum, lowest))
-reduce_min_p = _reduction("reduce_min", _ANY, _over(np.minimum, highest))
-reduce_and_p = _reduction("reduce_and", _BITS, _over(np.bitwise_and))
-reduce_or_p = _reduction("reduce_or", _BITS, _over(np.bitwise_or))
-reduce_xor_p = _reduction("reduce_xor", _BITS, _over(np.bitwise_xor))
+reduce_sum_p = _reduction("reduce_sum", _NUMBER, _reduce_by(np.add, lambda d: 0), linear_in=(0,))
+reduce_prod_p = _reduction("reduce_prod", _NUMBER, _reduce_by(np.multiply, lambda d: 1))
+reduce_max_p = _reduction("reduce_max", _ANY, _reduce_by(np.maximum, lowest))
+reduce_min_p = _reduction("reduce_min", _ANY, _reduce_by(np.minimum, highest))
+reduce_and_p = _reduction("reduce_and", _BITS, _reduce_by(np.bitwise_and))
+reduce_or_p = _reduction("reduce_or", _BITS, _reduce_by(np.bitwise_or))
+reduce_xor_p = _reduction("reduce_xor", _BITS, _reduce_by(np.bitwise_xor))
 
 
-# --- positions of extremes ----------------------------------------------------------------------------------------
+# --- argmax, argmin -----------------------------------------------------------------------------------------------
 def _arg_infer(name: str) -> Callable[..., ShapedArray]:
     @lru_cache(maxsize=4096)
     def infer(x: ShapedArray, *, axes: tuple[int, ...], index_dtype: np.dtype) -> ShapedArray:
@@ -106,16 +107,16 @@ def _arg_infer(name: str) -> Callable[..., ShapedArray]:
         if not dtypes.is_integer(index_dtype):
             raise DTypeError(f"{name}: index_dtype must be an integer dtype; got {index_dtype.name}")
         if not x.shape[axes[0]]:
-            raise ShapeError(f"{name}: axis {axes[0]} of operand {x.long()} has no element to choose")
+            raise ShapeError(f"{name}: axis {axes[0]} of operand {x.long()} must not be empty")
         return shaped(tuple([n for a, n in enumerate(x.shape) if a != axes[0]]), index_dtype)
     return infer
 
 
 def _arg(pick: Callable[..., Any]) -> Callable[..., Any]:
-    def meaning(x: Any, *, axes: tuple[int, ...], index_dtype: np.dtype) -> Any:
+    def implementation(x: Any, *, axes: tuple[int, ...], index_dtype: np.dtype) -> Any:
         wide = x.astype(np.float32) if x.dtype in _SMALL else x
         return np.asarray(pick(wide, axis=axes[0])).astype(index_dtype)
-    return meaning
+    return implementation
 
 
 argmax_p = Primitive("argmax", params=("axes", "index_dtype"), family="reductions", infer=_arg_infer("argmax"),
@@ -124,7 +125,7 @@ argmin_p = Primitive("argmin", params=("axes", "index_dtype"), family="reduction
                      numpy=_arg(np.argmin), spec="numpy.argmin")
 
 
-# --- cumulations --------------------------------------------------------------------------------------------------
+# --- cumulative operations ----------------------------------------------------------------------------------------
 def _cumulation(name: str, ufunc: np.ufunc, kind: str = _NUMBER, **facts: Any) -> Primitive:
     accepts = _KINDS[kind]
 
@@ -135,14 +136,14 @@ def _cumulation(name: str, ufunc: np.ufunc, kind: str = _NUMBER, **facts: Any) -
             raise ShapeError(f"{name}: axis {axis} is out of range for operand {x.long()}")
         return x
 
-    def meaning(x: Any, *, axis: int, reverse: bool) -> Any:
+    def implementation(x: Any, *, axis: int, reverse: bool) -> Any:
         wide = x.astype(np.float32) if x.dtype in _SMALL else x
         if reverse:
             wide = np.flip(wide, axis)
         out = ufunc.accumulate(wide, axis=axis).astype(x.dtype)
         return np.flip(out, axis) if reverse else out
 
-    return Primitive(name, params=("axis", "reverse"), family="reductions", infer=infer, numpy=meaning,
+    return Primitive(name, params=("axis", "reverse"), family="reductions", infer=infer, numpy=implementation,
                      spec="reduce_window", **facts)
 
 
@@ -158,22 +159,23 @@ def _reduce_infer(*avals: ShapedArray, computation: Any, dimensions: tuple[int, 
     operands, inits = avals[:n], avals[n:]
     got = f"got operands {_types(operands)}, initial values {_types(inits)}"
     if not n or len(inits) != n or any(i.shape or i.dtype != x.dtype for x, i in zip(operands, inits, strict=False)):
-        raise ShapeError(f"reduce: expected one scalar initial value per operand, of its dtype; {got} "
-                         "[StableHLO reduce C2-C3]")
+        # StableHLO reduce C2-C3
+        raise ShapeError(f"reduce: expected one scalar initial value per operand, of its dtype; {got}")
     if any(x.shape != operands[0].shape for x in operands):
-        raise ShapeError(f"reduce: operands must have one shape; {got} [StableHLO reduce C1]")
+        # StableHLO reduce C1
+        raise ShapeError(f"reduce: operands must have one shape; {got}")
     if [a.dtype for a in computation.out_avals] != [x.dtype for x in operands] \
             or any(a.shape for a in computation.out_avals) or len(computation.in_avals) != 2 * n:
+        # StableHLO reduce C6
         raise ShapeError(f"reduce: the computation must take {2 * n} scalars and return {n} of the operands' dtypes; "
-                         f"it takes {_types(computation.in_avals)} and returns {_types(computation.out_avals)} "
-                         "[StableHLO reduce C6]")
+                         f"it takes {_types(computation.in_avals)} and returns {_types(computation.out_avals)}")
     shape = operands[0].shape
     for a in dimensions:
         if not 0 <= a < len(shape) or dimensions.count(a) > 1:
-            raise ShapeError(f"reduce: dimensions {dimensions} must be distinct axes of {operands[0].long()} "
-                             "[StableHLO reduce C4-C5]")
-    kept = tuple([n for a, n in enumerate(shape) if a not in dimensions])
-    return tuple([shaped(kept, x.dtype) for x in operands])
+            # StableHLO reduce C4-C5
+            raise ShapeError(f"reduce: dimensions {dimensions} must be distinct axes of {operands[0].long()}")
+    remaining = tuple([n for a, n in enumerate(shape) if a not in dimensions])
+    return tuple([shaped(remaining, x.dtype) for x in operands])
 
 
 def _types(avals: Sequence[ShapedArray]) -> str:
@@ -184,20 +186,20 @@ def _reduce(run: Any, *args: Any, computation: Any, dimensions: tuple[int, ...])
     n = len(args) // 2
     operands, inits = args[:n], args[n:]
     shape = operands[0].shape
-    kept = [a for a in range(len(shape)) if a not in dimensions]
-    out_shape = tuple(shape[a] for a in kept)
-    rows = [np.transpose(x, (*kept, *dimensions)).reshape((*out_shape, prod(shape[a] for a in dimensions)))
+    remaining = [a for a in range(len(shape)) if a not in dimensions]
+    out_shape = tuple(shape[a] for a in remaining)
+    elements = [np.transpose(x, (*remaining, *dimensions)).reshape((*out_shape, prod(shape[a] for a in dimensions)))
             for x in operands]
     outs = [np.full(out_shape, i, x.dtype) for x, i in zip(operands, inits, strict=True)]
     for at in np.ndindex(out_shape):
         state = [np.asarray(i) for i in inits]
-        for k in range(rows[0].shape[-1]):
-            state = run(computation, [*state, *(np.asarray(r[(*at, k)]) for r in rows)])
+        for k in range(elements[0].shape[-1]):
+            state = run(computation, [*state, *(np.asarray(r[(*at, k)]) for r in elements)])
         for out, value in zip(outs, state, strict=True):
             out[at] = value
     return tuple(outs)
 
 
-MONOID = Flow(beside=("computation",), whole="its program joins two elements, in whatever order")
+MONOID = Flow(beside=("computation",), whole="its program combines two elements, in unspecified order")
 reduce_p = Primitive("reduce", params=("computation", "dimensions"), family="reductions", infer=_reduce_infer,
                      numpy=_reduce, multiple=True, flow=MONOID, spec="reduce")

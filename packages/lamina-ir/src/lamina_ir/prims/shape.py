@@ -1,4 +1,4 @@
-"""Ops that move or repeat elements without computing with them. All are linear in their arrays."""
+"""Primitives that move or broadcast elements without computing with them. All are linear in their array operands."""
 from __future__ import annotations
 
 from functools import lru_cache
@@ -10,7 +10,7 @@ from .. import dtypes
 from ..avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from ..primitive import Primitive
-from ._quiet import ahead
+from ._quiet import set_plan_hooks
 
 __all__ = ["broadcast_in_dim_p", "concatenate_p", "expand_dims_p", "iota_p", "pad_p", "reshape_p", "rev_p", "slice_p",
            "squeeze_p", "transpose_p"]
@@ -23,13 +23,13 @@ def _size(shape: tuple[int, ...]) -> int:
     return n
 
 
-def _axes_within(call: str, axes: tuple[int, ...], ndim: int, rule: str) -> None:
-    """Every axis in [0, ndim), none twice."""
+def _check_axes(call: str, axes: tuple[int, ...], ndim: int) -> None:
+    """Raise ShapeError unless the axes are distinct and in [0, ndim)."""
     if len(set(axes)) != len(axes):
-        raise ShapeError(f"{call}: axes {axes} name an axis twice [{rule}]")
+        raise ShapeError(f"{call}: axes {axes} name an axis twice")
     for a in axes:
         if not 0 <= a < ndim:
-            raise ShapeError(f"{call}: axis {a} is out of range; expected 0 <= axis < {ndim} [{rule}]")
+            raise ShapeError(f"{call}: axis {a} is out of range; expected 0 <= axis < {ndim}")
 
 
 # --- broadcast_in_dim: operand axis i becomes result axis broadcast_dimensions[i] --------------------------------
@@ -37,17 +37,18 @@ def _axes_within(call: str, axes: tuple[int, ...], ndim: int, rule: str) -> None
 def _broadcast_in_dim_infer(x: ShapedArray, *, broadcast_dimensions: tuple[int, ...],
                             shape: tuple[int, ...]) -> ShapedArray:
     if len(broadcast_dimensions) != len(x.shape):
+        # StableHLO broadcast_in_dim C2
         raise ShapeError(f"broadcast_in_dim: broadcast_dimensions must name one result axis per operand axis; got "
-                         f"{broadcast_dimensions} for operand {x.long()} [StableHLO broadcast_in_dim C2]")
-    _axes_within("broadcast_in_dim", broadcast_dimensions, len(shape), "StableHLO broadcast_in_dim C3-C4")
+                         f"{broadcast_dimensions} for operand {x.long()}")
+    _check_axes("broadcast_in_dim", broadcast_dimensions, len(shape))  # StableHLO broadcast_in_dim C3-C4
     if list(broadcast_dimensions) != sorted(broadcast_dimensions):
         raise ShapeError(f"broadcast_in_dim: broadcast_dimensions must increase; got {broadcast_dimensions}. "
                          "Transpose the operand first")
     for n, at in zip(x.shape, broadcast_dimensions, strict=True):
         if n != 1 and n != shape[at]:
+            # StableHLO broadcast_in_dim C5
             raise ShapeError(f"broadcast_in_dim: operand {x.long()} cannot become shape {shape} with axes at "
-                             f"{broadcast_dimensions}; an axis must have length 1 or that of its result axis "
-                             "[StableHLO broadcast_in_dim C5]")
+                             f"{broadcast_dimensions}; an axis must have length 1 or that of its result axis")
     if any(d < 0 for d in shape):
         raise ShapeError(f"broadcast_in_dim: lengths must not be negative; got shape {shape}")
     return shaped(shape, x.dtype, x.weak_type)
@@ -55,23 +56,23 @@ def _broadcast_in_dim_infer(x: ShapedArray, *, broadcast_dimensions: tuple[int, 
 
 def _broadcast_in_dim(x: Any, *, broadcast_dimensions: tuple[int, ...], shape: tuple[int, ...]) -> Any:
     out = np.empty(shape, x.dtype)
-    out[...] = x.reshape(_spread(x.shape, broadcast_dimensions, shape)) if x.shape else x
+    out[...] = x.reshape(_align_axes(x.shape, broadcast_dimensions, shape)) if x.shape else x
     return out
 
 
-def _spread(old: tuple[int, ...], dimensions: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of an operand with its axes where they belong, and others of length 1."""
+def _align_axes(old: tuple[int, ...], dimensions: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the operand's shape with its axes at `dimensions` of the result, and length 1 along the others."""
     at = [1] * len(shape)
     for n, d in zip(old, dimensions, strict=True):
         at[d] = n
     return tuple(at)
 
 
-def _unrepeated(avals: Any, *, broadcast_dimensions: tuple[int, ...], shape: tuple[int, ...]) -> Any:
-    return _spread(avals[0].shape, broadcast_dimensions, shape)
+def _unexpanded_shape(avals: Any, *, broadcast_dimensions: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    return _align_axes(avals[0].shape, broadcast_dimensions, shape)
 
 
-ahead(_broadcast_in_dim, unrepeated=_unrepeated)
+set_plan_hooks(_broadcast_in_dim, unexpanded_shape=_unexpanded_shape)
 broadcast_in_dim_p = Primitive("broadcast_in_dim", params=("broadcast_dimensions", "shape"), family="shape",
                                infer=_broadcast_in_dim_infer, numpy=_broadcast_in_dim, linear_in=(0,),
                                spec="broadcast_in_dim")
@@ -81,8 +82,9 @@ broadcast_in_dim_p = Primitive("broadcast_in_dim", params=("broadcast_dimensions
 @lru_cache(maxsize=4096)
 def _reshape_infer(x: ShapedArray, *, dimensions: tuple[int, ...] | None, new_sizes: tuple[int, ...]) -> ShapedArray:
     if any(d < 0 for d in new_sizes) or _size(new_sizes) != _size(x.shape):
+        # StableHLO reshape C2
         raise ShapeError(f"reshape: the result must have as many elements as the operand; got {x.long()} "
-                         f"({_size(x.shape)} elements) and new_sizes {new_sizes} [StableHLO reshape C2]")
+                         f"({_size(x.shape)} elements) and new_sizes {new_sizes}")
     if dimensions is not None and sorted(dimensions) != list(range(len(x.shape))):
         raise ShapeError(f"reshape: dimensions must be None or a permutation of the axes of {x.long()}; "
                          f"got {dimensions}")
@@ -102,8 +104,8 @@ reshape_p = Primitive("reshape", params=("dimensions", "new_sizes"), family="sha
 def _transpose_infer(x: ShapedArray, *, permutation: tuple[int, ...]) -> ShapedArray:
     shape = x.shape
     if sorted(permutation) != list(range(len(shape))):
-        raise ShapeError(f"transpose: permutation must hold each axis of {x.long()} once; got {permutation} "
-                         "[StableHLO transpose C2]")
+        # StableHLO transpose C2
+        raise ShapeError(f"transpose: permutation must hold each axis of {x.long()} once; got {permutation}")
     return shaped(tuple([shape[a] for a in permutation]), x.dtype, x.weak_type)
 
 
@@ -114,7 +116,7 @@ transpose_p = Primitive("transpose", params=("permutation",), family="shape", in
 @lru_cache(maxsize=4096)
 def _squeeze_infer(x: ShapedArray, *, dimensions: tuple[int, ...]) -> ShapedArray:
     shape = x.shape
-    _axes_within(f"squeeze of {x.long()}", dimensions, len(shape), "axes of the operand")
+    _check_axes(f"squeeze of {x.long()}", dimensions, len(shape))
     for a in dimensions:
         if shape[a] != 1:
             raise ShapeError(f"squeeze: only axes of length 1 can be dropped; axis {a} of {x.long()} has length "
@@ -129,7 +131,7 @@ squeeze_p = Primitive("squeeze", params=("dimensions",), family="shape", infer=_
 @lru_cache(maxsize=4096)
 def _expand_dims_infer(x: ShapedArray, *, dimensions: tuple[int, ...]) -> ShapedArray:
     ndim = len(x.shape) + len(dimensions)
-    _axes_within(f"expand_dims of {x.long()}", dimensions, ndim, "axes of the result")
+    _check_axes(f"expand_dims of {x.long()}", dimensions, ndim)  # axes of the result
     sizes = iter(x.shape)
     return shaped(tuple([1 if a in dimensions else next(sizes) for a in range(ndim)]), x.dtype, x.weak_type)
 
@@ -141,21 +143,24 @@ expand_dims_p = Primitive("expand_dims", params=("dimensions",), family="shape",
 # --- concatenate, pad, slice, rev ---------------------------------------------------------------------------------
 def _concatenate_infer(*xs: ShapedArray, dimension: int) -> ShapedArray:
     if not xs:
-        raise ShapeError("concatenate: expected at least one operand; got none [StableHLO concatenate C3]")
+        # StableHLO concatenate C3
+        raise ShapeError("concatenate: expected at least one operand; got none")
     first = xs[0]
     shape, dtype = first.shape, first.dtype
     if not 0 <= dimension < len(shape):
-        raise ShapeError(f"concatenate: dimension {dimension} is out of range for operands like {first.long()} "
-                         "[StableHLO concatenate C4]")
+        # StableHLO concatenate C4
+        raise ShapeError(f"concatenate: dimension {dimension} is out of range for operands like {first.long()}")
     head, tail, total, weak = shape[:dimension], shape[dimension + 1:], 0, True
     for x in xs:
         s = x.shape
         if x.dtype != dtype:
+            # StableHLO concatenate C1
             raise DTypeError(f"concatenate: operands must have one dtype; got {first.long()} and {x.long()}. Convert "
-                             "with lax.convert_element_type [StableHLO concatenate C1]")
+                             "with lax.convert_element_type")
         if len(s) != len(shape) or s[:dimension] != head or s[dimension + 1:] != tail:
+            # StableHLO concatenate C2
             raise ShapeError(f"concatenate: operands must agree on every axis but {dimension}; got {first.long()} and "
-                             f"{x.long()} [StableHLO concatenate C2]")
+                             f"{x.long()}")
         total += s[dimension]
         weak = weak and x.weak_type
     return shaped((*head, total, *tail), dtype, weak)
@@ -168,18 +173,21 @@ concatenate_p = Primitive("concatenate", params=("dimension",), family="shape", 
 @lru_cache(maxsize=4096)
 def _pad_infer(x: ShapedArray, value: ShapedArray, *, padding_config: tuple[tuple[int, int, int], ...]) -> ShapedArray:
     if value.shape or value.dtype != x.dtype:
+        # StableHLO pad C1
         raise (ShapeError if value.shape else DTypeError)(
             f"pad: the padding value must be a scalar of the operand's dtype; got operand {x.long()} and value "
-            f"{value.long()} [StableHLO pad C1]")
+            f"{value.long()}")
     if len(padding_config) != len(x.shape):
+        # StableHLO pad C2
         raise ShapeError(f"pad: padding_config must hold (low, high, interior) for each axis of {x.long()}; got "
-                         f"{padding_config} [StableHLO pad C2]")
+                         f"{padding_config}")
     shape = []
     for n, (lo, hi, inner) in zip(x.shape, padding_config, strict=True):
         length = lo + hi + n + (inner * (n - 1) if n else 0)
         if inner < 0 or length < 0:
+            # StableHLO pad C3-C4
             raise ShapeError(f"pad: interior padding must not be negative and no axis may get a negative length; got "
-                             f"{padding_config} for operand {x.long()} [StableHLO pad C3-C4]")
+                             f"{padding_config} for operand {x.long()}")
         shape.append(length)
     return shaped(tuple(shape), x.dtype, x.weak_type and value.weak_type)
 
@@ -187,11 +195,12 @@ def _pad_infer(x: ShapedArray, value: ShapedArray, *, padding_config: tuple[tupl
 def _pad(x: Any, value: Any, *, padding_config: tuple[tuple[int, int, int], ...]) -> Any:
     for axis, (lo, hi, inner) in enumerate(padding_config):
         n = x.shape[axis]
-        spread = n + (inner * (n - 1) if n else 0)
-        out = np.full((*x.shape[:axis], max(lo, 0) + spread + max(hi, 0), *x.shape[axis + 1:]), value, x.dtype)
+        dilated = n + (inner * (n - 1) if n else 0)
+        out = np.full((*x.shape[:axis], max(lo, 0) + dilated + max(hi, 0), *x.shape[axis + 1:]), value, x.dtype)
         at: list[Any] = [slice(None)] * x.ndim
-        at[axis] = slice(max(lo, 0), max(lo, 0) + spread, inner + 1)
+        at[axis] = slice(max(lo, 0), max(lo, 0) + dilated, inner + 1)
         out[tuple(at)] = x
+        # negative padding crops
         at[axis] = slice(max(-lo, 0), out.shape[axis] - max(-hi, 0))
         x = out[tuple(at)]
     return x
@@ -207,14 +216,16 @@ def _slice_infer(x: ShapedArray, *, limit_indices: tuple[int, ...], start_indice
     shape = x.shape
     steps = (1,) * len(shape) if strides is None else strides
     if not len(shape) == len(limit_indices) == len(start_indices) == len(steps):
+        # StableHLO slice C2
         raise ShapeError(f"slice: start_indices, limit_indices and strides need one entry per axis of {x.long()}; got "
-                         f"{start_indices}, {limit_indices}, {strides} [StableHLO slice C2]")
+                         f"{start_indices}, {limit_indices}, {strides}")
     out = []
     for n, start, limit, step in zip(shape, start_indices, limit_indices, steps, strict=True):
         if not (0 <= start <= limit <= n and step > 0):
+            # StableHLO slice C3-C4
             raise ShapeError(f"slice: expected 0 <= start <= limit <= length and stride > 0 on every axis of "
                              f"{x.long()}; got start_indices {start_indices}, limit_indices {limit_indices}, strides "
-                             f"{strides} [StableHLO slice C3-C4]")
+                             f"{strides}")
         out.append(-((start - limit) // step))
     return shaped(tuple(out), x.dtype, x.weak_type)
 
@@ -229,7 +240,7 @@ slice_p = Primitive("slice", params=("limit_indices", "start_indices", "strides"
 
 
 def _rev_infer(x: ShapedArray, *, dimensions: tuple[int, ...]) -> ShapedArray:
-    _axes_within(f"rev of {x.long()}", dimensions, len(x.shape), "StableHLO reverse C2-C3")
+    _check_axes(f"rev of {x.long()}", dimensions, len(x.shape))  # StableHLO reverse C2-C3
     return x
 
 
@@ -241,11 +252,13 @@ rev_p = Primitive("rev", params=("dimensions",), family="shape", infer=_rev_infe
 @lru_cache(maxsize=4096)
 def _iota_infer(*, dimension: int, dtype: np.dtype, shape: tuple[int, ...]) -> ShapedArray:
     if not 0 <= dimension < len(shape):
-        raise ShapeError(f"iota: dimension {dimension} is out of range for shape {shape} [StableHLO iota C1]")
+        # StableHLO iota C1
+        raise ShapeError(f"iota: dimension {dimension} is out of range for shape {shape}")
     if any(n < 0 for n in shape):
         raise ShapeError(f"iota: sizes must not be negative; got shape {shape}")
     if not dtypes.is_number(dtype):
-        raise DTypeError(f"iota: expected an integer, float or complex dtype; got {dtype.name} [StableHLO iota O1]")
+        # StableHLO iota O1
+        raise DTypeError(f"iota: expected an integer, float or complex dtype; got {dtype.name}")
     return shaped(shape, dtype)
 
 

@@ -1,7 +1,8 @@
-"""`linear_solve`: a linear system given by its program, solved by a program; what differentiation needs to know is here.
+"""`linear_solve`: a linear system given as a program, with the programs that solve it and its transpose.
 
-Operands are constants, then the right-hand sides b. `matvec(consts, x)` is the system, `solve(consts, b)` gives x and
-then what else the solver wants to tell, `transpose_solve(consts, b)` solves the transposed system, or is None.
+The operands are constants, then the right-hand sides b. `matvec(consts, x)` applies the system's matrix,
+`solve(consts, b)` returns x and then auxiliary results, and `transpose_solve(consts, b)` solves the transposed system,
+or is None. Differentiation uses these instead of differentiating the solver.
 """
 from __future__ import annotations
 
@@ -39,5 +40,5 @@ def _types(avals: Any) -> str:
 linear_solve_p = Primitive("linear_solve", params=("matvec", "num_aux", "num_consts", "solve", "transpose_solve"),
                            family="solves", infer=_linear_solve_infer, multiple=True, **run_param("solve"),
                            flow=Flow(
-                               beside=("matvec", "solve", "transpose_solve"), whole="its results are what solves the "
-                               "system, whatever `solve` does"), spec="the results of `solve`")
+                               beside=("matvec", "solve", "transpose_solve"), whole="its results are defined by the "
+                               "system, not by the equations of `solve`"), spec="the results of `solve`")

@@ -1,7 +1,8 @@
-"""`sort`: along one axis, by one or several keys, other operands carried along; `top_k`: the largest and their places.
+"""`sort`: sort operands along one axis, by the first one or several as keys; `top_k`: the largest values and their
+indices.
 
-The order is NumPy's: -0 equals 0 and NaN comes last; complex numbers by real, then imaginary part, those with a NaN
-last.
+The order is NumPy's: -0 equals 0 and NaN comes last. Complex numbers are ordered by real, then imaginary part, those
+with a NaN last.
 """
 from __future__ import annotations
 
@@ -21,17 +22,19 @@ _I32 = np.dtype("int32")
 
 def _sort_infer(*xs: ShapedArray, dimension: int, is_stable: bool, num_keys: int) -> tuple[ShapedArray, ...]:
     if not xs:
-        raise ShapeError("sort: expected at least one operand; got none [StableHLO sort C1]")
+        # StableHLO sort C1
+        raise ShapeError("sort: expected at least one operand; got none")
     shape = xs[0].shape
     for x in xs:
         if x.shape != shape:
-            raise ShapeError(f"sort: operands must have one shape; got {xs[0].long()} and {x.long()} "
-                             "[StableHLO sort C2]")
+            # StableHLO sort C2
+            raise ShapeError(f"sort: operands must have one shape; got {xs[0].long()} and {x.long()}")
         if dtypes.is_key(x.dtype):
-            raise DTypeError(f"sort: keys are no numbers and have no order; got {x.long()}. Sort numbers, and index with "
-                             "their argsort")
+            raise DTypeError(f"sort: PRNG keys have no order; got {x.long()}. Sort numbers, and index the keys with their "
+                             "argsort")
     if not 0 <= dimension < len(shape):
-        raise ShapeError(f"sort: dimension {dimension} is out of range for operand {xs[0].long()} [StableHLO sort C4]")
+        # StableHLO sort C4
+        raise ShapeError(f"sort: dimension {dimension} is out of range for operand {xs[0].long()}")
     if not 1 <= num_keys <= len(xs):
         raise ShapeError(f"sort: num_keys must be between 1 and the number of operands {len(xs)}; got {num_keys}")
     return xs
@@ -51,8 +54,8 @@ def _top_k_infer(x: ShapedArray, *, axis: int, k: int) -> tuple[ShapedArray, Sha
     if not 0 <= axis < len(x.shape):
         raise ShapeError(f"top_k: axis {axis} is out of range for operand {x.long()}")
     if not 0 <= k <= x.shape[axis]:
-        raise ShapeError(f"top_k: k must be between 0 and the length of axis {axis}; got k={k} for {x.long()} "
-                         "[CHLO top_k C3]")
+        # CHLO top_k C3
+        raise ShapeError(f"top_k: k must be between 0 and the length of axis {axis}; got k={k} for {x.long()}")
     if dtypes.is_complex(x.dtype):
         raise DTypeError(f"top_k: expected an operand that can be ordered; got {x.long()}")
     shape = (*x.shape[:axis], k, *x.shape[axis + 1:])
@@ -60,7 +63,7 @@ def _top_k_infer(x: ShapedArray, *, axis: int, k: int) -> tuple[ShapedArray, Sha
 
 
 def _top_k(x: Any, *, axis: int, k: int) -> tuple[Any, Any]:
-    """A stable ascending sort of the reversed array, reversed: of equals the first comes first."""
+    """Reverse a stable ascending sort of the reversed array, so that among equals the first comes first."""
     keys = np.flip(x.astype(np.float32) if dtypes.is_float(x.dtype) and x.dtype.kind != "f" else x, axis)
     places = x.shape[axis] - 1 - np.flip(np.argsort(keys, axis=axis, kind="stable"), axis)
     places = np.take(places, np.arange(k), axis).astype(_I32)

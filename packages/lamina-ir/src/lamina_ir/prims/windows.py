@@ -1,8 +1,8 @@
-"""Ops that slide a window over an array: reductions of each window, and what the derivative of a maximum needs.
+"""Primitives that slide a window over an array: reductions of each window, and operations for derivatives of maxima.
 
-The picture is StableHLO's `reduce_window`: the operand is spread out (`base_dilation`) and padded (negative padding
-crops), and windows with gaps (`window_dilation`) are laid over it every `window_strides` places. Places without an
-element, in gaps and padding, are left out.
+The semantics are those of StableHLO's `reduce_window`. The operand is dilated (`base_dilation`) and padded (negative
+padding crops). Windows with gaps (`window_dilation`) start every `window_strides` positions. Positions without an
+element, in gaps and padding, are ignored.
 """
 from __future__ import annotations
 
@@ -28,44 +28,42 @@ _KINDS_HERE = {_NUMBER: _KINDS[_NUMBER], _ORDERED: lambda d: not dtypes.is_compl
 
 
 def dilated_length(length: int, dilation: int) -> int:
-    """How long an axis is once its elements stand `dilation` places apart."""
+    """Return the length of an axis whose elements are `dilation` positions apart."""
     return (length - 1) * dilation + 1 if length else 0
 
 
 def window_count(length: int, size: int, stride: int = 1, padding: tuple[int, int] = (0, 0), base_dilation: int = 1,
                  window_dilation: int = 1) -> int:
-    """How many windows fit along one axis.
+    """Return the number of windows that fit along one axis.
 
     >>> window_count(10, 3, stride=2)
     4
     """
-    room = dilated_length(length, base_dilation) + padding[0] + padding[1]
-    reach = dilated_length(size, window_dilation)
-    return 0 if room <= 0 or reach > room else (room - reach) // stride + 1
+    length_available = dilated_length(length, base_dilation) + padding[0] + padding[1]
+    window_length = dilated_length(size, window_dilation)
+    return 0 if length_available <= 0 or window_length > length_available else (length_available - window_length) // stride + 1
 
 
 # --- types -------------------------------------------------------------------------------------------------------
 
 
-def _check_lists(call: str, ndim: int, operand: str, section: str, **lists: Sequence[Any]) -> None:
-    """Every list has an entry for each axis; sizes, strides and dilations are positive, paddings are pairs."""
+def _check_lists(call: str, ndim: int, operand: str, **lists: Sequence[Any]) -> None:
+    """Check that every list has an entry per axis; sizes, strides and dilations are positive, paddings are pairs."""
     for name, values in lists.items():
         if len(values) != ndim:
-            raise ShapeError(f"{call}: {name} needs one entry for each of {ndim} axes of {operand}; got {values} "
-                             f"[StableHLO {section}]")
+            raise ShapeError(f"{call}: {name} needs one entry for each of {ndim} axes of {operand}; got {values}")
         if name == "padding":
             if any(len(p) != 2 for p in values):
-                raise ShapeError(f"{call}: padding needs a pair (low, high) for each axis; got {values} "
-                                 f"[StableHLO {section}]")
+                raise ShapeError(f"{call}: padding needs a pair (low, high) for each axis; got {values}")
         elif any(v < 1 for v in values):
-            raise ShapeError(f"{call}: {name} must be positive; got {values} [StableHLO {section}]")
+            raise ShapeError(f"{call}: {name} must be positive; got {values}")
 
 
 def _windows_shape(call: str, x: ShapedArray, base_dilation: Any, padding: Any, window_dilation: Any,
                    window_dimensions: Any, window_strides: Any) -> tuple[int, ...]:
-    _check_lists(call, len(x.shape), x.long(), "reduce_window C4-C12", window_dimensions=window_dimensions,
-                 window_strides=window_strides, base_dilation=base_dilation, window_dilation=window_dilation,
-                 padding=padding)
+    # StableHLO reduce_window C4-C12
+    _check_lists(call, len(x.shape), x.long(), window_dimensions=window_dimensions, window_strides=window_strides,
+                 base_dilation=base_dilation, window_dilation=window_dilation, padding=padding)
     return tuple(map(window_count, x.shape, window_dimensions, window_strides, padding, base_dilation,
                      window_dilation))
 
@@ -86,14 +84,16 @@ def _generic_infer(*avals: ShapedArray, computation: Any, **params: Any) -> tupl
     xs, inits = avals[:n], avals[n:]
     got = "got operands " + ", ".join(a.long() for a in xs) + ", initial values " + ", ".join(a.long() for a in inits)
     if not n or len(inits) != n or any(i.shape or i.dtype != x.dtype for x, i in zip(xs, inits, strict=True)):
-        raise ShapeError(f"reduce_window: expected one scalar initial value per operand, of its dtype; {got} "
-                         "[StableHLO reduce_window C1-C3]")
+        # StableHLO reduce_window C1-C3
+        raise ShapeError(f"reduce_window: expected one scalar initial value per operand, of its dtype; {got}")
     if any(x.shape != xs[0].shape for x in xs):
-        raise ShapeError(f"reduce_window: operands must have one shape; {got} [StableHLO reduce_window C2]")
+        # StableHLO reduce_window C2
+        raise ShapeError(f"reduce_window: operands must have one shape; {got}")
     outs = computation.out_avals
     if len(computation.in_avals) != 2 * n or [(a.shape, a.dtype) for a in outs] != [((), x.dtype) for x in xs]:
+        # StableHLO reduce_window C13
         raise ShapeError(f"reduce_window: the computation must take {2 * n} scalars and return {n} of the operands' "
-                         f"dtypes; it returns {', '.join(a.long() for a in outs)} [StableHLO reduce_window C13]")
+                         f"dtypes; it returns {', '.join(a.long() for a in outs)}")
     shape = _windows_shape("reduce_window", xs[0], **params)
     return tuple([shaped(shape, x.dtype) for x in xs])
 
@@ -119,81 +119,84 @@ def _scatter_infer(source: ShapedArray, x: ShapedArray, *, padding: Any, select:
     ones = (1,) * len(x.shape)
     shape = _windows_shape("select_and_scatter_add", x, ones, padding, ones, window_dimensions, window_strides)
     if source.shape != shape:
+        # StableHLO select_and_scatter C2
         raise ShapeError(f"select_and_scatter_add: source must have one element per window, shape {shape}; got "
-                         f"{source.long()} for operand {x.long()} [StableHLO select_and_scatter C2]")
+                         f"{source.long()} for operand {x.long()}")
     return shaped(x.shape, source.dtype, source.weak_type)
 
 
-# --- meaning -----------------------------------------------------------------------------------------------------
+# --- NumPy implementations ---------------------------------------------------------------------------------------
 
 
-def spread_out(x: np.ndarray, value: Any, padding: Sequence[tuple[int, int]], dilation: Sequence[int]) -> np.ndarray:
-    """`x` with its elements `dilation` places apart, padded or cropped; `value` in all new places."""
+def dilate_and_pad(x: np.ndarray, value: Any, padding: Sequence[tuple[int, int]], dilation: Sequence[int]) -> np.ndarray:
+    """Dilate `x` so that its elements are `dilation` positions apart, then pad or crop it; fill new positions with
+    `value`."""
     lengths = [dilated_length(n, d) for n, d in zip(x.shape, dilation, strict=True)]
-    whole = np.full(lengths, value, x.dtype)
-    whole[tuple(slice(None, None, d) for d in dilation)] = x
+    dilated = np.full(lengths, value, x.dtype)
+    dilated[tuple(slice(None, None, d) for d in dilation)] = x
     shape = [max(n + lo + hi, 0) for n, (lo, hi) in zip(lengths, padding, strict=True)]
     out = np.full(shape, value, x.dtype)
     firsts = [max(0, -lo) for lo, _ in padding]
     lasts = [max(f, min(n, m - lo)) for f, n, m, (lo, _) in zip(firsts, lengths, shape, padding, strict=True)]
     source = tuple(slice(f, e) for f, e in zip(firsts, lasts, strict=True))
     out[tuple(slice(max(f + lo, 0), max(e + lo, 0)) if e > f else slice(0, 0)
-              for f, e, (lo, _) in zip(firsts, lasts, padding, strict=True))] = whole[source]
+              for f, e, (lo, _) in zip(firsts, lasts, padding, strict=True))] = dilated[source]
     return out
 
 
-def stacked(x: np.ndarray, value: Any, *, base_dilation: Any, padding: Any, window_dilation: Any,
+def stack_windows(x: np.ndarray, value: Any, *, base_dilation: Any, padding: Any, window_dilation: Any,
             window_dimensions: Any, window_strides: Any) -> np.ndarray:
-    """The windows of `x`, their elements along a new first axis in row-major order."""
-    counts = [window_count(*row) for row in zip(x.shape, window_dimensions, window_strides, padding, base_dilation,
+    """Stack the windows of `x`: the result has a new first axis with the elements of a window in row-major order."""
+    counts = [window_count(*entry) for entry in zip(x.shape, window_dimensions, window_strides, padding, base_dilation,
                                                 window_dilation, strict=True)]
-    if 0 in counts:  # no window fits; there may be very many elements in one
+    if 0 in counts:  # no window fits: skip stacking, since a window may have very many elements
         return np.zeros((prod(window_dimensions), *counts), x.dtype)
-    wide = spread_out(x, value, padding, base_dilation)
-    rows = [wide[tuple(slice(k * d, k * d + max(c - 1, 0) * s + 1, s) if c else slice(0, 0)
+    padded = dilate_and_pad(x, value, padding, base_dilation)
+    elements = [padded[tuple(slice(k * d, k * d + max(c - 1, 0) * s + 1, s) if c else slice(0, 0)
                        for k, d, c, s in zip(at, window_dilation, counts, window_strides, strict=True))]
             for at in np.ndindex(*window_dimensions)]
-    return np.stack(rows)
+    return np.stack(elements)
 
 
-def _over(ufunc: np.ufunc, start: Callable[[np.dtype], Any]) -> Callable[..., Any]:
-    def meaning(x: Any, **params: Any) -> Any:
-        rows = stacked(x, start(x.dtype), **params)
-        rows = rows.astype(np.float32) if x.dtype in _SMALL else rows
-        dtype: dict[str, Any] = {} if ufunc in (np.maximum, np.minimum) else {"dtype": rows.dtype}
-        return ufunc.reduce(rows, axis=0, **dtype).astype(x.dtype)
-    return meaning
+def _reduce_windows_by(ufunc: np.ufunc, start: Callable[[np.dtype], Any]) -> Callable[..., Any]:
+    def implementation(x: Any, **params: Any) -> Any:
+        elements = stack_windows(x, start(x.dtype), **params)
+        elements = elements.astype(np.float32) if x.dtype in _SMALL else elements
+        dtype: dict[str, Any] = {} if ufunc in (np.maximum, np.minimum) else {"dtype": elements.dtype}
+        return ufunc.reduce(elements, axis=0, **dtype).astype(x.dtype)
+    return implementation
 
 
 def _generic(run: Any, *args: Any, computation: Any, **params: Any) -> tuple[Any, ...]:
     n = len(args) // 2
-    rows = [stacked(x, i, **params) for x, i in zip(args[:n], args[n:], strict=True)]
-    inside = stacked(np.ones(args[0].shape, bool), False, **params)
-    outs = [np.full(r.shape[1:], i, r.dtype) for r, i in zip(rows, args[n:], strict=True)]
-    for at in np.ndindex(*rows[0].shape[1:]):
+    elements = [stack_windows(x, i, **params) for x, i in zip(args[:n], args[n:], strict=True)]
+    inside = stack_windows(np.ones(args[0].shape, bool), False, **params)
+    outs = [np.full(r.shape[1:], i, r.dtype) for r, i in zip(elements, args[n:], strict=True)]
+    for at in np.ndindex(*elements[0].shape[1:]):
         state = [np.asarray(i) for i in args[n:]]
         for k in np.flatnonzero(inside[(slice(None), *at)]):
-            state = run(computation, [*state, *(np.asarray(r[(k, *at)]) for r in rows)])
+            state = run(computation, [*state, *(np.asarray(r[(k, *at)]) for r in elements)])
         for out, value in zip(outs, state, strict=True):
             out[at] = value
     return tuple(outs)
 
 
-def _chosen(x: np.ndarray, select: str, params: dict[str, Any]) -> tuple[Any, Any]:
-    """For each window which of its elements is the largest (or smallest), the first of equals; and whether any is."""
+def _select_elements(x: np.ndarray, select: str, params: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the index of the largest (or smallest) element of each window, the first among equals, and a mask of the
+    windows that have any element."""
     worst = (lowest if select == "ge" else highest)(x.dtype)
-    rows = stacked(x, worst, **params)
-    rows = rows.astype(np.float32) if x.dtype in _SMALL else rows
-    inside = stacked(np.ones(x.shape, bool), False, **params)
-    better = inside & (rows != worst)
-    which = np.where(better.any(0), np.argmax(rows, 0) if select == "ge" else np.argmin(rows, 0), np.argmax(inside, 0))
+    elements = stack_windows(x, worst, **params)
+    elements = elements.astype(np.float32) if x.dtype in _SMALL else elements
+    inside = stack_windows(np.ones(x.shape, bool), False, **params)
+    better = inside & (elements != worst)
+    which = np.where(better.any(0), np.argmax(elements, 0) if select == "ge" else np.argmin(elements, 0), np.argmax(inside, 0))
     return which, inside.any(0)
 
 
 def _select_and_gather_add(tangents: Any, x: Any, *, select: str, **params: Any) -> Any:
-    which, _ = _chosen(x, select, params)
-    rows = stacked(tangents, 0, **params)
-    return np.take_along_axis(rows, which[None], 0)[0]
+    which, _ = _select_elements(x, select, params)
+    elements = stack_windows(tangents, 0, **params)
+    return np.take_along_axis(elements, which[None], 0)[0]
 
 
 def _select_and_scatter_add(source: Any, x: Any, *, padding: Any, select: str, window_dimensions: Any,
@@ -201,8 +204,8 @@ def _select_and_scatter_add(source: Any, x: Any, *, padding: Any, select: str, w
     ones = (1,) * x.ndim
     params = dict(base_dilation=ones, padding=padding, window_dilation=ones, window_dimensions=window_dimensions,
                   window_strides=window_strides)
-    which, some = _chosen(x, select, params)
-    places = stacked(np.arange(x.size).reshape(x.shape), 0, **params)
+    which, some = _select_elements(x, select, params)
+    places = stack_windows(np.arange(x.size).reshape(x.shape), 0, **params)
     where = np.take_along_axis(places, which[None], 0)[0]
     wide = source.astype(np.float32) if source.dtype in _SMALL else source
     out = np.zeros(x.size, wide.dtype)
@@ -212,7 +215,7 @@ def _select_and_scatter_add(source: Any, x: Any, *, padding: Any, select: str, w
 
 def _window_op(name: str, kind: str, ufunc: np.ufunc, start: Callable[[np.dtype], Any], **facts: Any) -> Primitive:
     return Primitive(name, params=_PARAMS, family="windows", infer=_reduce_infer(name, kind),
-                     numpy=_over(ufunc, start), spec="reduce_window", **facts)
+                     numpy=_reduce_windows_by(ufunc, start), spec="reduce_window", **facts)
 
 
 reduce_window_sum_p = _window_op("reduce_window_sum", _NUMBER, np.add, lambda d: 0, linear_in=(0,))

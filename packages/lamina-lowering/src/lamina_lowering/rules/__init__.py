@@ -1,4 +1,4 @@
-"""The lowering rows, one module per family of ops; importing this package fills the table."""
+"""Lowering rules, one module per family of primitives; importing this package fills the tables."""
 from . import (callbacks, calls, collectives, control, convolution, cumulations, custom, elementwise, factorizations,
                fft, indexing, maps, products, random_bits, random_keys, reductions, shape, solves, sorting, special, windows)
 

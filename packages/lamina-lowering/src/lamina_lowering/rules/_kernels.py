@@ -1,7 +1,7 @@
 """Calls of compiled library kernels (LAPACK on CPUs, cuSOLVER and cuSPARSE on CUDA) that jaxlib registers as targets.
 
-Matrices go in and out column-major, vectors as they are; leading axes count matrices. A kernel that reports failure in
-`info` leaves rubbish behind, which is replaced by NaN.
+Matrices are passed column-major, vectors as they are; leading axes are batch axes. If a kernel reports failure in
+`info`, its results are replaced by NaN.
 """
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ _TWINS = {"syevd": "heevd", "orgqr": "ungqr", "sytrd": "hetrd"}  # names that di
 
 
 def letter(c: str) -> str:
-    """A character as an attribute."""
+    """Return the text of a character attribute."""
     return f"{ord(c)} : ui8"
 
 
 def flag(on: bool) -> str:
+    """Return the text of a boolean attribute."""
     return "true" if on else "false"
 
 
@@ -60,20 +61,20 @@ def lapack(ctx: Any, name: str, dtype: np.dtype, operands: Any, ins: Any, outs: 
            aliases: tuple[tuple[int, int], ...] = ((0, 0),), **attributes: str) -> tuple[Any, ...]:
     """Call a LAPACK routine by its name without the type letter."""
     if ctx.platform != "cpu":
-        raise MissingRuleError(f"lowering of `{ctx.eqn.primitive.name}` for {ctx.platform} is not defined: its kernel "
-                               "is LAPACK's, on CPUs; run it there with lamina.device_put or jit(..., backend='cpu')")
+        raise MissingRuleError(f"lowering of `{ctx.eqn.primitive.name}` for {ctx.platform} is not defined: it needs "
+                               "LAPACK, which runs on CPUs; use lamina.device_put or jit(..., backend='cpu')")
     ctx.module.needs.add("lapack")
     full = _TWINS.get(name, name) if dtypes.is_complex(dtype) else name
     return kernel(ctx, f"lapack_{_PREFIX[dtype]}{full}_ffi", operands, ins, outs, attributes, aliases)
 
 
 def matrix_layout(*avals: Any) -> list[tuple[Any, bool]]:
-    """Avals of matrices as `ins` and `outs` want them."""
+    """Mark avals as matrices, for the `ins` and `outs` of kernels."""
     return [(a, True) for a in avals]
 
 
 def masked(ctx: Any, values: Any, avals: Any, info: Any, info_aval: Any, failed: str = "NE") -> tuple[Any, ...]:
-    """`values`, NaN for the matrices whose `info` compares with 0 as `failed` says."""
+    """Replace `values` by NaN for the matrices whose `info` compares with 0 as `failed` specifies."""
     bad = ctx.compare(info, ctx.const(0, info_aval), failed, info_aval)
     truth = shaped(info_aval.shape, dtypes.BOOL)
     made = []
@@ -85,14 +86,14 @@ def masked(ctx: Any, values: Any, avals: Any, info: Any, info_aval: Any, failed:
 
 
 def constants(ctx: Any, params: dict[str, Any]) -> list[Any]:
-    """Results of an op on arrays without elements, which depend on shapes alone: its meaning, written out."""
+    """Return the results of a primitive on empty arrays as constants, computed by its NumPy implementation."""
     prim = ctx.eqn.primitive
     made = prim.numpy(*[np.zeros(a.shape, a.dtype) for a in ctx.avals_in], **params)
     return [ctx.const(m, a) for m, a in zip(made if prim.multiple else (made,), ctx.avals_out, strict=True)]
 
 
 def triangle(ctx: Any, x: Any, aval: Any, lower: bool, fill: float = 0) -> Any:
-    """One triangle of x with the diagonal, `fill` elsewhere."""
+    """Select one triangle of x including the diagonal, with `fill` elsewhere."""
     n = len(aval.shape)
     places = shaped(aval.shape, I32)
     keep = ctx.compare(ctx.iota(places, n - 2), ctx.iota(places, n - 1), "GE" if lower else "LE", places)
@@ -100,7 +101,7 @@ def triangle(ctx: Any, x: Any, aval: Any, lower: bool, fill: float = 0) -> Any:
 
 
 def cut(ctx: Any, x: Any, aval: Any, shape: tuple[int, ...]) -> Any:
-    """The leading part of x of this shape."""
+    """Slice the leading part of x of this shape."""
     if aval.shape == shape:
         return x
     return ctx.op("stablehlo.slice", (x,), shaped(shape, aval.dtype), start_indices=ctx.i64s([0] * len(shape)),
@@ -108,7 +109,7 @@ def cut(ctx: Any, x: Any, aval: Any, shape: tuple[int, ...]) -> Any:
 
 
 def swap(ctx: Any, x: Any, aval: Any) -> tuple[Any, Any]:
-    """x^T and its type."""
+    """Emit x^T; return it and its type."""
     n = len(aval.shape)
     out = shaped((*aval.shape[:-2], aval.shape[-1], aval.shape[-2]), aval.dtype)
     return ctx.op("stablehlo.transpose", (x,), out, permutation=ctx.i64s((*range(n - 2), n - 1, n - 2))), out

@@ -1,6 +1,8 @@
-"""Guards against a fault of XLA on CPUs (jaxlib 0.10 to 0.12): inside of its `exponential` a NaN becomes an integer, which
-has no value, so where the compiler sees that a NaN is a constant the result is what lies in memory, and where booleans
-choose among constants of which one is NaN, as in `exp(where(p, nan, 0.))`, that choice is taken for one that never happens.
+"""Guards against an XLA bug on CPUs (jaxlib 0.10 to 0.12): its `exponential` converts a NaN to an integer, which is
+undefined.
+
+If the compiler knows that a NaN is constant, the result is arbitrary memory. If booleans select among constants of
+which one is NaN, as in `exp(where(p, nan, 0.))`, the compiler assumes that the NaN is never selected.
 """
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from typing import Any
 
 __all__ = ["keeping_nan", "nan_may_be_seen"]
 
-_STEPS = 32  # operations that are looked at: what chooses stands near
-_PASSED = frozenset("stablehlo." + name for name in (
+_MAX_STEPS = 32  # most operations that are searched; the select is near
+_TRANSPARENT = frozenset("stablehlo." + name for name in (
     "select", "convert", "broadcast_in_dim", "reshape", "transpose", "slice", "reverse", "concatenate", "pad", "copy", "add",
     "subtract", "multiply", "divide", "negate", "abs", "maximum", "minimum", "clamp", "log", "log_plus_one", "sqrt", "rsqrt",
     "floor",
@@ -18,28 +20,30 @@ _PASSED = frozenset("stablehlo." + name for name in (
 
 
 def nan_may_be_seen(value: Any) -> bool:
-    """Whether the compiler may see constants of NaN in what a value is computed of: there is one, or all numbers are constants
-    among which booleans or positions choose."""
-    todo, known, chosen = [value], True, False
+    """Return whether the compiler may see a constant NaN in the operands of a value.
+
+    That is so if one is a NaN constant, or if all are constants among which booleans or positions select.
+    """
+    todo, all_constant, selects = [value], True, False
     seen: set[Any] = set()
     while todo:
         v = todo.pop()
         if str(v.type).endswith(("xi1>", "<i1>")):
-            chosen = True
+            selects = True
             continue
         owner = v.owner
-        name = str(getattr(owner, "name", ""))  # a block has none
+        name = str(getattr(owner, "name", ""))  # block arguments have no name
         if name == "stablehlo.constant":
             if _is_nan(owner.attributes["value"]):
                 return True
         elif name == "stablehlo.iota":
-            chosen = True
-        elif name not in _PASSED or len(seen) > _STEPS:
-            known = False
+            selects = True
+        elif name not in _TRANSPARENT or len(seen) > _MAX_STEPS:
+            all_constant = False
         elif owner not in seen:
             seen.add(owner)
             todo += owner.operands
-    return known and chosen
+    return all_constant and selects
 
 
 def _is_nan(attr: Any) -> bool:
@@ -49,10 +53,10 @@ def _is_nan(attr: Any) -> bool:
     return bool(value != value)
 
 
-def keeping_nan(row: Callable[..., Any]) -> Callable[..., Any]:
-    """The row of an op that is NaN where its operand is, held to that where the compiler would not."""
+def keeping_nan(inner: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the rule of a primitive that is NaN where its operand is, so that the compiled result is, too."""
     def rule(ctx: Any, x: Any) -> Any:
-        found, aval = row(ctx, x), ctx.aval_out
+        found, aval = inner(ctx, x), ctx.aval_out
         if ctx.platform != "cpu" or aval.dtype.kind == "c" or not nan_may_be_seen(x):
             return found
         return ctx.select(ctx.compare(x, x, "NE", aval), x, found, aval)

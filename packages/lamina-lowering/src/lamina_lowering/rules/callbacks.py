@@ -1,4 +1,5 @@
-"""Calls of the host: a custom call that jaxlib routes to the Python function of its number in the executable's list."""
+"""Lowering of host callbacks: a custom call that jaxlib routes to a Python function by its number in the executable's
+list."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -22,11 +23,11 @@ _TARGETS = {"cpu": "xla_ffi_python_cpu_callback", "cuda": "xla_ffi_python_gpu_ca
 
 
 def _layouts(avals: list[ShapedArray]) -> str:
-    """Row-major, written out: the compiler would otherwise choose."""
+    """Return row-major layouts; without them the compiler would choose."""
     return "[" + ", ".join(f"dense<{list(range(a.ndim))[::-1] or ''}> : tensor<{a.ndim}xindex>" for a in avals) + "]"
 
 
-def _together(ctx: Context, numbers: list[Any], aval: ShapedArray) -> Any:
+def _stack_scalars(ctx: Context, numbers: list[Any], aval: ShapedArray) -> Any:
     if len(numbers) == 1:
         return numbers[0]
     one = shaped((1,), _I32.dtype)
@@ -34,46 +35,52 @@ def _together(ctx: Context, numbers: list[Any], aval: ShapedArray) -> Any:
 
 
 def _where(env: AxisEnv, place: Placement) -> Callable[[int | None], str]:
-    """Words for a participant: its device, where it stands on the mapped axes, and its process where there are several, of
-    which nothing else is known beside the maps."""
-    def words(participant: int | None) -> str:
+    """Make a function that describes a participant: its device, its position on the mapped axes, and its process.
+
+    Outside of maps in a program over several processes, only the process is known.
+    """
+    def describe(participant: int | None) -> str:
         if participant is None:
             return f"in process {place.face[0].process_index}" if place.face else ""
         device = place.devices[participant]
         axes = axes_text(env.places(participant))
         return (f"on device {device}" + (f", at {axes}" if axes else "")
                 + (f", in process {device.process_index}" if place.face else ""))
-    return words
+    return describe
 
 
 def _host(prim: Primitive, params: dict[str, Any], loops: int, counted: bool, outs: list[ShapedArray],
           where: Callable[[int | None], str], place: Placement) -> Callable[..., tuple[Any, ...]]:
-    """What jaxlib calls. It checks nothing of what it gets back, so `HostCall`'s own checks are all there is.
+    """Make the function that jaxlib calls.
 
-    Its `blank()` gives results of the right types, for a runtime that must go on after the function has raised.
+    jaxlib does not check the results, so only `HostCall` does. `blank()` returns results of the right types, for a
+    runtime that must continue after the function has raised.
     """
     run, threaded = HostCall(prim.name, params, where, lambda at: place.devices[at or 0]), bool(params.get("threaded"))
 
     def call(*xs: Any) -> tuple[Any, ...]:
-        turns: Any = ()
+        iterations: Any = ()
         device = None
         if loops or counted:
-            *xs, turns = xs  # type: ignore[assignment]
+            *xs, iterations = xs  # type: ignore[assignment]
             if counted:
-                device = int(turns.reshape(-1)[-1])
+                device = int(iterations.reshape(-1)[-1])
         if threaded:
             *xs, token = xs  # type: ignore[assignment]
-            return *run(xs, turns, device), token
-        return run(xs, turns, device)
+            return *run(xs, iterations, device), token
+        return run(xs, iterations, device)
     call.blank = lambda: tuple(np.zeros(a.shape, a.dtype) for a in outs)  # type: ignore[attr-defined]
     return call
 
 
-def _by_the_first(ctx: Context, prim: Primitive, call: Callable[..., list[Any]], operands: Sequence[Any],
-                  avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], groups: list[list[int]]) -> list[Any]:
-    """What a call gives where several devices work on the same: those of a process, beside the maps of a program over several
-    processes, or those of a member of a map that holds maps. The first device of each group calls, and the others have the
-    results from it; or, where there are no effects, so that results may be asked for any number of times, all of them call."""
+def _call_on_first(ctx: Context, prim: Primitive, call: Callable[..., list[Any]], operands: Sequence[Any],
+                   avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], groups: list[list[int]]) -> list[Any]:
+    """Emit a call at a place where several devices do the same work, so that only the first device of each group calls.
+
+    These are the devices of a process outside of the maps of a multi-process program, or those of a member of a map
+    that contains maps. The other devices receive the results from the first one. Without effects all devices call,
+    because the results may be computed any number of times.
+    """
     mesh, env = ctx.module.mesh, ctx.axis_env
     assert mesh is not None and isinstance(env, MeshEnv)
 
@@ -96,7 +103,8 @@ def _callback(prim: Primitive) -> Callable[..., Any]:
             raise MissingRuleError(f"lowering of `{prim.name}` for {ctx.platform} is not defined: jaxlib has no callback "
                                    "target there")
         outs, env, mesh = list(ctx.avals_out), ctx.axis_env, ctx.module.mesh
-        # The turns of loops and the number of the device go last, as one array: each operand costs the host 2 us and more.
+        # The loop iterations and the device number are passed last, as one array: each operand costs the host at
+        # least 2 us.
         loops, counted = len(params["callback"].loops), bool(env.names)
         last = len(args) - bool(params.get("threaded"))
         order = [*range(last - loops), *range(last, len(args)), *range(last - loops, last)]
@@ -115,14 +123,14 @@ def _callback(prim: Primitive) -> Callable[..., Any]:
             if counted:
                 numbers.append(ctx.convert(ctx.participant(), _U32, _I32))
             if numbers:
-                held.append(_together(ctx, numbers, given[-1]))
+                held.append(_stack_scalars(ctx, numbers, given[-1]))
             made = ctx.op("stablehlo.custom_call", held, *outs, attributes=attrs)
             return [made] if len(outs) == 1 else list(made)
 
         if isinstance(env, MeshEnv) and (env.free if env.names else env.processes > 1):
-            return _by_the_first(ctx, prim, call, operands, avals, outs, env.workers())
+            return _call_on_first(ctx, prim, call, operands, avals, outs, env.workers())
         if mesh is not None:
-            if not env.names:  # as below, in Shardy's words; within a map each member calls
+            if not env.names:  # as below, for Shardy; within a map each member calls
                 attrs["sdy.sharding"] = mesh.first_alone(len(outs))
         elif ctx.module.partitions > 1:  # the host is called once, by the first partition, with whole arrays
             one = "{maximal device=0}"

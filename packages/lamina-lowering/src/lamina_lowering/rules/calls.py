@@ -1,4 +1,4 @@
-"""Lowering of calls: a function emitted once and called; a map within a program."""
+"""Lowering of calls, as functions that are emitted once, and of nested maps."""
 from __future__ import annotations
 
 from typing import Any
@@ -19,15 +19,15 @@ def xla_call_lowering(ctx: Context, *args: Any, call_jaxpr: Any, name: str = "ca
 def xla_pmap_lowering(ctx: Context, *args: Any, axis_name: Any, axis_size: int, call_jaxpr: Any, in_axes: Any,
                       out_axes: Any, name: str = "pmap", devices: Any = None, global_axis_size: int | None = None,
                       **_: Any) -> list[Any]:
-    """Each device takes its row of the mapped arguments and keeps its row of the results."""
+    """Emit a map: each device takes its shard of the mapped arguments and keeps its shard of the results."""
     rows, each = global_axis_size or axis_size, devices_needed(call_jaxpr)
-    ours = ctx.module.placement.devices
+    program_devices = ctx.module.placement.devices
     order: tuple[int, ...] | None = None if rows == axis_size else ()
     if devices is not None and order is not None:
-        order = _order(tuple(devices), tuple(ours), each, axis_size)
-    if devices is not None and (order is None and tuple(devices) != tuple(ours) or len(devices) != rows * each):
+        order = _order(tuple(devices), tuple(program_devices), each, axis_size)
+    if devices is not None and (order is None and tuple(devices) != tuple(program_devices) or len(devices) != rows * each):
         raise ValueError(f"pmap of `{name}`: devices: a pmap inside a compiled program runs on the program's devices, "
-                         f"{_names(ours)}; got {_names(devices)}. Leave devices out, put the arguments "
+                         f"{_device_list(program_devices)}; got {_device_list(devices)}. Leave devices out, put the arguments "
                          "there, or call it outside jit")
     processes = 1 if ctx.module.mesh is None else ctx.module.mesh.processes
     if rows not in (axis_size, axis_size * processes):
@@ -36,22 +36,24 @@ def xla_pmap_lowering(ctx: Context, *args: Any, axis_name: Any, axis_size: int, 
     return map_over(ctx, args, axis_name, axis_size, call_jaxpr, in_axes, out_axes, name, rows, order)
 
 
-def _order(devices: tuple[Any, ...], ours: tuple[Any, ...], each: int, here: int) -> tuple[int, ...] | None:
-    """The number of each member among all rows, those of one process after those of another, as `ours` has the devices; (): in
-    just that order, None: they are not these devices, or not in this order in each process."""
-    if devices == ours:
+def _order(devices: tuple[Any, ...], program_devices: tuple[Any, ...], each: int, here: int) -> tuple[int, ...] | None:
+    """Return the number of each member, process by process in the order of `program_devices`.
+
+    () if these are consecutive, None if the devices are other ones, or in another order within a process.
+    """
+    if devices == program_devices:
         return ()
-    number = {d: i for i, d in enumerate(ours)}
+    number = {d: i for i, d in enumerate(program_devices)}
     firsts = [number.get(d, -1) for d in devices[::each]]
-    fits = len(devices) == len(ours) and all(
-        n >= 0 and devices[k * each:k * each + each] == ours[n:n + each] for k, n in enumerate(firsts))
+    fits = len(devices) == len(program_devices) and all(
+        n >= 0 and devices[k * each:k * each + each] == program_devices[n:n + each] for k, n in enumerate(firsts))
     order = [n // each for n in firsts]
-    own: dict[int, int] = {}  # process -> how many of its rows have come: they come in their order
+    own: dict[int, int] = {}  # process -> number of its members so far, which must be in order
     fits = fits and all(own.setdefault(n // here, 0) == n % here and not own.update({n // here: n % here + 1}) for n in order)
     return tuple(order) if fits else None
 
 
-def _names(devices: Any) -> str:
+def _device_list(devices: Any) -> str:
     return "[" + ", ".join(map(str, devices)) + "]"
 
 

@@ -1,6 +1,6 @@
-"""Lowering of collectives: one cross-replica operation whose groups are read off the axis environment.
+"""Lowering of collectives: one cross-replica operation whose groups come from the axis environment.
 
-A group of one needs no communication: those cases come out as reshapes and conversions.
+Groups of one participant need no communication and become reshapes and conversions.
 """
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["from_one", "gather_over"]
 
 _I32 = shaped((), np.dtype("int32"))
 _F32 = np.dtype("float32")
-_JOINED_BYTES = 1 << 20  # larger operands are worth a meeting of their own, and not a copy
+_JOINED_BYTES = 1 << 20  # larger operands are reduced separately: synchronizing once more costs less than a copy
 _WIDE = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex128")))
 
 
 def _groups(ctx: Context, axis_name: Any, index_groups: Any = None) -> tuple[list[list[int]], int]:
-    """The groups, and their size where it is one."""
+    """Return the groups and the size of the largest."""
     groups = ctx.axis_env.groups(axis_names(ctx.eqn.primitive.name, axis_name), index_groups)
     return groups, max(map(len, groups))
 
@@ -34,8 +34,8 @@ def _collective(ctx: Context, name: str, xs: Sequence[Any], outs: Sequence[Shape
     return ctx.op(name, xs, *outs, attributes=ctx.collective_attrs(name, rows), **attrs)
 
 
-def _sum_in(dtype: np.dtype) -> np.dtype:
-    """The dtype to communicate sums in: floats narrower than 32 bits would round at each step."""
+def _sum_dtype(dtype: np.dtype) -> np.dtype:
+    """Return the dtype in which sums are communicated: floats narrower than 32 bits would be rounded at each step."""
     return _F32 if dtypes.is_float(dtype) and dtype not in _WIDE else dtype
 
 
@@ -48,61 +48,70 @@ def _reduce_local(ctx: Context, x: Any, aval: ShapedArray, op: str, identity: An
                   dimensions=ctx.i64s(positions)), out
 
 
-def _flipped(ctx: Context, bits: Any, aval: ShapedArray) -> Any:
-    """Bits of a float as an integer of its rank, or back: below zero all bits but the sign are turned."""
+def _flip_bits(ctx: Context, bits: Any, aval: ShapedArray) -> Any:
+    """Convert the bits of a float to an integer of the same order, or back: below zero, all bits except the sign are
+    inverted."""
     shift, low = aval.dtype.itemsize * 8 - 1, int(dtypes.iinfo(aval.dtype).max)
     sign = ctx.op("stablehlo.shift_right_arithmetic", (bits, ctx.const(shift, aval)), aval)
     turned = ctx.op("stablehlo.and", (sign, ctx.const(low, aval)), aval)
     return ctx.op("stablehlo.xor", (bits, turned), aval)
 
 
-def _ranked(ctx: Context, x: Any, aval: ShapedArray, nan: int) -> tuple[Any, ShapedArray]:
-    """Floats as integers in the same order, with NaN as `nan`, which wins: an extreme over replicas loses NaN otherwise."""
+def _to_ordered_ints(ctx: Context, x: Any, aval: ShapedArray, nan: int) -> tuple[Any, ShapedArray]:
+    """Convert floats to integers in the same order, with NaN as `nan`, the winning value.
+
+    An all-reduce by max/min of floats would drop NaNs.
+    """
     ints = shaped(aval.shape, np.dtype(f"int{aval.dtype.itemsize * 8}"))
-    bits = _flipped(ctx, ctx.op("stablehlo.bitcast_convert", (x,), ints), ints)
+    bits = _flip_bits(ctx, ctx.op("stablehlo.bitcast_convert", (x,), ints), ints)
     return ctx.select(ctx.compare(x, x, "NE", aval), ctx.const(nan, ints), bits, ints), ints
 
 
-def _unranked(ctx: Context, x: Any, ints: ShapedArray, dtype: np.dtype, nan: int) -> tuple[Any, ShapedArray]:
+def _from_ordered_ints(ctx: Context, x: Any, ints: ShapedArray, dtype: np.dtype, nan: int) -> tuple[Any, ShapedArray]:
     aval = shaped(ints.shape, dtype)
-    value = ctx.op("stablehlo.bitcast_convert", (_flipped(ctx, x, ints),), aval)
+    value = ctx.op("stablehlo.bitcast_convert", (_flip_bits(ctx, x, ints),), aval)
     return ctx.select(ctx.compare(x, ctx.const(nan, ints), "EQ", ints), ctx.const(np.nan, aval), value, aval), aval
 
 
 def _all_reduce(op: str, bool_op: str, identity: Any, winner: Any = None) -> Any:
-    """A row for psum, pmax, pmin: `op` over the groups, in float32 for narrower floats. With `winner(dtype)`, the value that
-    wins, floats are compared as integers."""
+    """Make a rule for psum, pmax or pmin: reduce by `op` over the groups, in float32 for narrower floats.
+
+    With `winner(dtype)`, the max/min value of an integer dtype, floats are compared as integers.
+    """
     def rule(ctx: Context, *xs: Any, axes: Any, axis_index_groups: Any = None) -> list[Any]:
         names, positions = split_axes(ctx.eqn.primitive.name, axes)
         groups, most = _groups(ctx, names, axis_index_groups)
         ready: list[tuple[Any, ShapedArray]] = []
         for x, aval, out in zip(xs, ctx.avals_in, ctx.avals_out, strict=True):
-            work = shaped(aval.shape, _sum_in(out.dtype))
+            work = shaped(aval.shape, _sum_dtype(out.dtype))
             x = ctx.convert(x, aval, work)
             if winner is not None and dtypes.is_float(work.dtype):
-                x, work = _ranked(ctx, x, work, winner(np.dtype(f"int{work.dtype.itemsize * 8}")))
+                x, work = _to_ordered_ints(ctx, x, work, winner(np.dtype(f"int{work.dtype.itemsize * 8}")))
             if positions:
                 emit = bool_op if work.dtype == dtypes.BOOL else op
                 x, work = _reduce_local(ctx, x, work, emit, identity(work.dtype), positions)
             ready.append((x, work))
         if most > 1:
-            ready = _together(ctx, ready, groups, op, bool_op)
+            ready = _emit_all_reduces(ctx, ready, groups, op, bool_op)
         outs = []
         for (x, work), out in zip(ready, ctx.avals_out):
             if winner is not None and dtypes.is_float(out.dtype):
-                x, work = _unranked(ctx, x, work, _sum_in(out.dtype), winner(work.dtype))
+                x, work = _from_ordered_ints(ctx, x, work, _sum_dtype(out.dtype), winner(work.dtype))
             outs.append(ctx.convert(x, work, out))
         return outs
     return rule
 
 
-def _together(ctx: Context, operands: Sequence[tuple[Any, ShapedArray]], groups: list[list[int]], op: str,
-              bool_op: str) -> list[tuple[Any, ShapedArray]]:
-    """One all_reduce per dtype for all operands: the replicas then meet once, not once per operand. XLA's CPU backend
-    meets once per buffer all the same, so there small operands are joined into one buffer (six arrays of 50 kB in all
-    on eight devices: a third of the time)."""
+def _emit_all_reduces(ctx: Context, operands: Sequence[tuple[Any, ShapedArray]], groups: list[list[int]], op: str,
+                      bool_op: str) -> list[tuple[Any, ShapedArray]]:
+    """Emit one all_reduce per dtype for all operands, so that the replicas synchronize once instead of once per
+    operand.
+
+    XLA's CPU backend still synchronizes once per buffer, so there small operands are concatenated into one buffer. For
+    six arrays of 50 kB in total on eight devices this takes a third of the time.
+    """
     result = list(operands)
-    # kinds: dtype -> numbers of the operands of it. joined: those that go into one buffer; apart: the others.
+    # kinds: dtype -> indices of its operands. joined: the operands in one buffer; apart: the others.
     kinds: dict[np.dtype, list[int]] = {}
     for i, (_, work) in enumerate(operands):
         kinds.setdefault(work.dtype, []).append(i)
@@ -135,7 +144,7 @@ def _together(ctx: Context, operands: Sequence[tuple[Any, ShapedArray]], groups:
 
 def gather_over(ctx: Context, x: Any, aval: ShapedArray, out: ShapedArray, names: Sequence[Hashable], dimension: int,
                 tiled: bool = False, index_groups: Any = None) -> Any:
-    """Everyone's `x` along `dimension`: a new one, or (`tiled`) joined along an old one."""
+    """Gather `x` of all group members along `dimension`: a new axis, or with `tiled` an existing one."""
     if 0 in out.shape:  # the operation takes no axis of length 0
         return ctx.const(0, out)
     groups, n = _groups(ctx, tuple(names), index_groups)
@@ -150,25 +159,28 @@ def gather_over(ctx: Context, x: Any, aval: ShapedArray, out: ShapedArray, names
 
 
 def _each_members(ctx: Context, x: Any, aval: ShapedArray, groups: list[list[int]]) -> list[Any]:
-    """The `x` of each member of this participant's group, where there are participants in no group: the operations that
-    exchange parts want groups of one size that hold everybody, so everybody's `x` is gathered and the group's are taken."""
-    every = ctx.module.partitions
-    one, all_of = shaped((1, *aval.shape), aval.dtype), shaped((every, *aval.shape), aval.dtype)
+    """Return the `x` of each member of this participant's group, if some participants are in no group.
+
+    The exchange operations need groups of one size that include every participant. So the `x` of all participants is
+    gathered, and those of the group are selected.
+    """
+    num_devices = ctx.module.partitions
+    one, all_of = shaped((1, *aval.shape), aval.dtype), shaped((num_devices, *aval.shape), aval.dtype)
     whole = ctx.op("stablehlo.all_gather", (ctx.reshape(x, one),), all_of, all_gather_dim=0,
-                   attributes={**ctx.collective_attrs("stablehlo.all_gather", [[*range(every)]]),
-                               "replica_groups": ctx.matrix([[*range(every)]])})
+                   attributes={**ctx.collective_attrs("stablehlo.all_gather", [[*range(num_devices)]]),
+                               "replica_groups": ctx.matrix([[*range(num_devices)]])})
     mine: dict[int, list[int]] = {device: group for group in groups for device in group}
     zero = ctx.const(0, _I32)
     found = []
     for k in range(len(groups[0])):
-        at = ctx.of_participant([mine[device][k] if device in mine else device for device in range(every)])
+        at = ctx.of_participant([mine[device][k] if device in mine else device for device in range(num_devices)])
         row = ctx.op("stablehlo.dynamic_slice", (whole, at, *[zero] * aval.ndim), one, slice_sizes=ctx.i64s(one.shape))
         found.append(ctx.reshape(row, aval))
     return found
 
 
 def from_one(ctx: Context, x: Any, aval: ShapedArray, groups: list[list[int]]) -> Any:
-    """The `x` of the one participant of each group whose bits are not all zero, to the bit, on all of them."""
+    """Broadcast the `x` of the one participant of each group whose bits are not all zero, bit by bit."""
     if dtypes.is_complex(aval.dtype):
         part = shaped(aval.shape, dtypes.real_of(aval.dtype))
         halves = [from_one(ctx, ctx.op(f"stablehlo.{name}", (x,), part), part, groups) for name in ("real", "imag")]
@@ -177,16 +189,16 @@ def from_one(ctx: Context, x: Any, aval: ShapedArray, groups: list[list[int]]) -
     if dtypes.is_float(aval.dtype):
         bits = held = shaped(aval.shape, np.dtype(f"int{aval.dtype.itemsize * 8}"))
         x = ctx.op("stablehlo.bitcast_convert", (x,), bits)
-    if held.dtype.itemsize < 4:  # which not every library of collectives adds up
+    if held.dtype.itemsize < 4:  # not every collectives library can add narrower integers
         held = shaped(aval.shape, _I32.dtype)
         x = ctx.convert(x, bits, held)
-    (x, _), = _together(ctx, [(x, held)], groups, "stablehlo.add", "stablehlo.or")
+    (x, _), = _emit_all_reduces(ctx, [(x, held)], groups, "stablehlo.add", "stablehlo.or")
     x = ctx.convert(x, held, bits)
     return x if bits is aval else ctx.op("stablehlo.bitcast_convert", (x,), aval)
 
 
 def _own_part(ctx: Context, x: Any, aval: ShapedArray, axis: int, groups: list[list[int]], part: ShapedArray) -> Any:
-    """The part along an axis that has this participant's number in its group."""
+    """Slice the part along an axis that has this participant's position in its group."""
     number = {device: k for group in groups for k, device in enumerate(group)}
     at = ctx.of_participant([number.get(d, 0) * part.shape[axis] for d in range(ctx.module.partitions)])
     zero = ctx.const(0, _I32)
@@ -206,12 +218,12 @@ def psum_scatter_lowering(ctx: Context, x: Any, *, axis_name: Any, axis_index_gr
     aval, out, d = ctx.aval_in, ctx.aval_out, scatter_dimension
     if 0 in out.shape:  # the operation takes no axis of length 0
         return ctx.const(0, out)
-    dtype = _sum_in(out.dtype)
+    dtype = _sum_dtype(out.dtype)
     x = ctx.convert(x, aval, shaped(aval.shape, dtype))
     piece = shaped((*aval.shape[:d], aval.shape[d] // n, *aval.shape[d + 1:]), dtype)
     if n > 1 and ctx.axis_env.spare:
         held = shaped(aval.shape, dtype)
-        (x, held), = _together(ctx, [(x, held)], groups, "stablehlo.add", "stablehlo.or")
+        (x, held), = _emit_all_reduces(ctx, [(x, held)], groups, "stablehlo.add", "stablehlo.or")
         x = _own_part(ctx, x, held, d, groups, piece)
     elif n > 1:
         x = _collective(ctx, "stablehlo.reduce_scatter", (x,), (piece,), groups, scatter_dimension=d, regions=[
@@ -224,7 +236,8 @@ def psum_scatter_lowering(ctx: Context, x: Any, *, axis_name: Any, axis_index_gr
 
 def all_to_all_lowering(ctx: Context, x: Any, *, axis_name: Any, axis_index_groups: Any, split_axis: int,
                         concat_axis: int, tiled: bool, **_: Any) -> Any:
-    """Untiled, an axis of length 1 at the place of the new one is what the pieces are joined along."""
+    """Emit an all_to_all. Untiled, the pieces are concatenated along an axis of length 1 inserted at the new position.
+    """
     groups, n = _groups(ctx, axis_name, axis_index_groups)
     aval, out = ctx.aval_in, ctx.aval_out
     shape = list(aval.shape)
@@ -251,14 +264,14 @@ def all_to_all_lowering(ctx: Context, x: Any, *, axis_name: Any, axis_index_grou
 
 
 def ppermute_lowering(ctx: Context, x: Any, *, axis_name: Any, perm: Any) -> Any:
-    """Who receives nothing gets zeros, as the operation defines."""
+    """Emit a permutation. A participant that receives nothing gets zeros, as StableHLO defines."""
     groups, n = _groups(ctx, axis_name)
     perm = checked_permutation("ppermute", n, perm, axis_name)
     if not perm:
         return ctx.const(0, ctx.aval_out)
-    if n == len(perm) and all(s == d for s, d in perm):  # as where places move within devices alone
+    if n == len(perm) and all(s == d for s, d in perm):  # the identity, as when slots only move within devices
         return x
-    pairs = [(group[s], group[d]) for group in groups for s, d in perm]  # in each group, participants for indices
+    pairs = [(group[s], group[d]) for group in groups for s, d in perm]  # per group: indices -> participants
     return _collective(ctx, "stablehlo.collective_permute", (x,), (ctx.aval_out,), pairs)
 
 

@@ -1,5 +1,8 @@
-"""Lowering of control flow. `scan` is a loop over slices read from, and written to, whole arrays; what does not change
-in a loop is used from outside its region."""
+"""Lowering of control flow.
+
+`scan` is a loop that reads slices from arrays and writes slices into arrays. Values that do not change in a loop are
+used in its region from outside.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -19,12 +22,12 @@ _I32 = shaped((), np.dtype("int32"))
 _BOOL = shaped((), dtypes.BOOL)
 
 
-def _listed(made: Any) -> list[Any]:
+def _as_list(made: Any) -> list[Any]:
     return list(made) if isinstance(made, tuple) else [made]
 
 
-def _known(index: Any) -> int | None:
-    """The value of an index that is a constant of the module."""
+def _constant_value(index: Any) -> int | None:
+    """Return the value of an index that is a constant of the module; None for others."""
     made = index.owner
     if getattr(made, "name", None) != "stablehlo.constant":
         return None
@@ -34,16 +37,16 @@ def _known(index: Any) -> int | None:
 def cond_lowering(ctx: Context, index: Any, *args: Any, branches: Any) -> list[Any]:
     if len(branches) == 1:
         return ctx.body(branches[0], args)
-    chosen = _known(index)
-    if chosen is not None:  # as with platform_index: the other branches may have no lowering here
+    chosen = _constant_value(index)
+    if chosen is not None:  # as with platform_index; the other branches may have no lowering on this platform
         return ctx.body(branches[chosen if 0 <= chosen < len(branches) else -1], args)
     regions = [ctx.region((), lambda ctx, b=branch: ctx.body(b, args)) for branch in branches]
-    return _listed(ctx.op("stablehlo.case", (index,), *ctx.avals_out, regions=regions))
+    return _as_list(ctx.op("stablehlo.case", (index,), *ctx.avals_out, regions=regions))
 
 
 def _while(ctx: Context, start: Sequence[Any], avals: Sequence[Any], test: Callable[..., Any],
            step: Callable[..., Any]) -> list[Any]:
-    return _listed(ctx.op("stablehlo.while", start, *avals, regions=[ctx.region(avals, test), ctx.region(avals, step)]))
+    return _as_list(ctx.op("stablehlo.while", start, *avals, regions=[ctx.region(avals, test), ctx.region(avals, step)]))
 
 
 def while_lowering(ctx: Context, *args: Any, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, body_nconsts: int,
@@ -83,8 +86,8 @@ def _write(ctx: Context, whole: Any, y: Any, aval: Any, out: Any, i: Any, zero: 
 
 def scan_lowering(ctx: Context, *args: Any, jaxpr: Any, length: int, num_consts: int, num_carry: int, reverse: bool,
                   unroll: int) -> list[Any]:
-    """A loop of `length // unroll` passes, and the remaining iterations after it."""
-    # The loop's state: number of the pass's first turn, carry, and the stacked results as they are so far.
+    """Emit a loop of `length // unroll` passes, followed by the remaining iterations."""
+    # The state of the loop: index of the pass's first iteration, carry, and the stacked results so far.
     n = num_consts + num_carry
     consts, carry, xs = args[:num_consts], args[num_consts:n], args[n:]
     x_avals, y_avals = jaxpr.in_avals[n:], jaxpr.out_avals[num_carry:]
@@ -92,10 +95,10 @@ def scan_lowering(ctx: Context, *args: Any, jaxpr: Any, length: int, num_consts:
     wholes = outs[num_carry:]
     state = [*carry, *[ctx.const(ctx.module.fill(a), a) for a in wholes]]
 
-    def several(ctx: Context, first: Any, count: int, state: Sequence[Any]) -> list[Any]:
-        """`count` iterations from number `first`."""
+    def emit_iterations(ctx: Context, first: Any, count: int, state: Sequence[Any]) -> list[Any]:
+        """Emit `count` iterations from index `first`."""
         zero = ctx.const(0, _I32)
-        # now: the carry before turn first + k. at: its slice, counted from the other end when reversed.
+        # now: the carry before iteration first + k. at: the index of its slice, from the end if reversed.
         now, ys = list(state[:num_carry]), list(state[num_carry:])
         for k in range(count):
             at = _plus(ctx, first, k)
@@ -109,7 +112,7 @@ def scan_lowering(ctx: Context, *args: Any, jaxpr: Any, length: int, num_consts:
         return [*now, *ys]
 
     passes, rest = divmod(length, unroll)
-    # One pass is no loop: its turns, and those that remain, are written out.
+    # A single pass needs no loop: its iterations and the remaining ones are unrolled.
     if passes == 1:
         passes, rest = 0, length
     copies = (unroll if passes else 0) + rest
@@ -118,11 +121,11 @@ def scan_lowering(ctx: Context, *args: Any, jaxpr: Any, length: int, num_consts:
             return ctx.compare(i, ctx.const(passes * unroll, _I32), "LT", _I32)
 
         def step(ctx: Context, i: Any, *state: Any) -> Any:
-            made = several(ctx, i, unroll, state)
+            made = emit_iterations(ctx, i, unroll, state)
             return [_plus(ctx, i, unroll), *made]
 
         state = _while(ctx, (ctx.const(0, _I32), *state), (_I32, *outs), test, step)[1:]
-    return several(ctx, ctx.const(passes * unroll, _I32), rest, state) if rest else list(state)
+    return emit_iterations(ctx, ctx.const(passes * unroll, _I32), rest, state) if rest else list(state)
 
 
 lowering_rules.define(prims.platform_index_p, lambda ctx, *, platforms, has_default: ctx.const(
@@ -132,10 +135,13 @@ lowering_rules.define(prims.while_p, while_lowering)
 lowering_rules.define(prims.scan_p, scan_lowering)
 
 
-# --- ops from outside: what their flow says -----------------------------------------------------------------------
-def _by_flow(op: Any) -> Any:
-    """The row of an op that holds programs and has none of its own: a call is its body, a branch a `cond`, a loop of a known
-    number of turns a `scan`. None where the flow does not tell."""
+# --- third-party primitives with region signatures ----------------------------------------------------------------
+def _make_default_rule(op: Any) -> Any:
+    """Return the rule of a primitive with nested programs and no rule of its own, from its region signature.
+
+    A call becomes its body, a branch a `cond`, and a loop of known length a `scan`. None if the signature does not
+    suffice.
+    """
     flow = op.flow
     if flow is None or not flow.operands or flow.binds or flow.test:
         return None
@@ -143,7 +149,7 @@ def _by_flow(op: Any) -> Any:
     def loop(ctx: Context, /, *args: Any, **params: Any) -> Any:
         ins = [Var(a) for a in ctx.avals_in]
         scan = as_scan(Eqn(op, ins, [Var(a) for a in ctx.avals_out], params))
-        # The scan takes operands in another order than the op.
+        # the operands of the scan are in another order
         at = {id(v): x for v, x in zip(ins, args)}
         return lowering_rules[prims.scan_p](ctx, *[at[id(v)] for v in scan.invars], **scan.params)  # type: ignore[union-attr]
 
@@ -158,4 +164,4 @@ def _by_flow(op: Any) -> Any:
     return loop if flow.loops else once
 
 
-lowering_rules.default = _by_flow
+lowering_rules.default = _make_default_rule

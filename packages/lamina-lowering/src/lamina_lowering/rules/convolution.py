@@ -1,4 +1,5 @@
-"""Lowering of the convolution. Operands of two dtypes meet in the result's; complex ones are convolved part by part."""
+"""Lowering of the convolution. Operands of two dtypes are converted to that of the result; complex ones are split into
+parts."""
 from __future__ import annotations
 
 from lamina_ir import dtypes, prims, shaped
@@ -17,7 +18,7 @@ def conv_general_dilated_lowering(ctx, lhs, rhs, *, batch_group_count, dimension
                                   lhs_dilation, padding, precision, preferred_element_type, rhs_dilation,
                                   window_strides):
     (la, ra), out = ctx.avals_in, ctx.aval_out
-    if not la.size or not ra.size or not out.size:  # sums of nothing
+    if not la.size or not ra.size or not out.size:  # empty sums
         return ctx.const(0, out)
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     numbers = f"{_spec(lhs_spec, 'b', 'f')}x{_spec(rhs_spec, 'o', 'i')}->{_spec(out_spec, 'b', 'f')}"

@@ -1,4 +1,5 @@
-"""Lowering of calls with rules: the function itself. A recomputing call stands behind a barrier."""
+"""Lowering of calls with custom rules, as calls of their functions, and of checkpoints, whose recomputation is
+isolated."""
 from __future__ import annotations
 
 from typing import Any
@@ -15,7 +16,8 @@ from .calls import xla_call_lowering
 __all__: list[str] = []
 
 _F32 = shaped((), np.dtype("float32"))
-WORTH_A_BRANCH = 1 << 16  # bytes, over all checkpoints of a module
+# bytes recomputed by all checkpoints of a module, below which a branch costs more than it saves
+WORTH_A_BRANCH = 1 << 16
 _NO_SHAPE = shaped((0,), np.dtype("int64"))
 
 
@@ -24,7 +26,7 @@ def _call(ctx: Context, *args: Any, call_jaxpr: Any, name: str = "call", **_: An
 
 
 def sharding_constraint_lowering(ctx: Context, x: Any, *, sharding: str, unspecified_dims: tuple[int, ...]) -> Any:
-    """Where nothing is partitioned there is nothing to constrain, nor within a map that has taken all devices."""
+    """Emit a sharding constraint; nothing if nothing is partitioned, or inside of a map that takes all devices."""
     build = ctx.module
     if build.partitions == 1:
         return x
@@ -47,7 +49,11 @@ def optimization_barrier_lowering(ctx: Context, *args: Any) -> Any:
 
 
 def remat_lowering(ctx: Context, *args: Any, call_jaxpr: Any, differentiated: bool, prevent_cse: bool, **_: Any) -> Any:
-    """What is computed again waits for all operands, cotangents among them, and is not merged with the first time."""
+    """Emit a checkpoint; a recomputation goes behind an optimization barrier.
+
+    The barrier makes it depend on all operands, including cotangents, and prevents XLA from merging it with the first
+    computation.
+    """
     if differentiated and prevent_cse and args:
         made = ctx.op("stablehlo.optimization_barrier", args, *ctx.avals_in)
         args = made if len(args) != 1 else (made,)
@@ -55,9 +61,12 @@ def remat_lowering(ctx: Context, *args: Any, call_jaxpr: Any, differentiated: bo
 
 
 def remat_lowering_cpu(ctx: Context, *args: Any, call_jaxpr: Any, differentiated: bool, prevent_cse: bool, **_: Any) -> Any:
-    """XLA's CPU compiler drops barriers before it merges equal work, so there what is computed again stands in a branch
-    that it cannot know to be always taken. A branch costs some microseconds and no kernel spans it, so a module whose
-    checkpoints save next to nothing goes without."""
+    """Emit a checkpoint for CPUs; a recomputation goes into a branch that is always taken, which the compiler cannot
+    know.
+
+    XLA's CPU compiler removes barriers before it merges equal computations. A branch costs some microseconds, and no
+    kernel extends across it. So it is not used in a module whose checkpoints save next to nothing.
+    """
     jaxpr = call_jaxpr.jaxpr
     if not (differentiated and prevent_cse and args) or jaxpr.axis_names or jaxpr.effectful \
             or ctx.module.recomputed() < WORTH_A_BRANCH:
@@ -66,21 +75,22 @@ def remat_lowering_cpu(ctx: Context, *args: Any, call_jaxpr: Any, differentiated
     draw = ctx.op("stablehlo.rng", (low, high, ctx.const(np.zeros(0, np.int64), _NO_SHAPE)), _F32,
                   rng_distribution=ctx.enum("rng_distribution", "UNIFORM"))
     avals = ctx.avals_out
-    again = ctx.region((), lambda c: c.body(call_jaxpr, args))
-    never = ctx.region((), lambda c: [c.const(0, a) for a in avals])
-    made = ctx.op("stablehlo.if", (ctx.compare(draw, two, "LT", _F32),), *avals, regions=[again, never])
+    recomputation = ctx.region((), lambda c: c.body(call_jaxpr, args))
+    fallback = ctx.region((), lambda c: [c.const(0, a) for a in avals])
+    made = ctx.op("stablehlo.if", (ctx.compare(draw, two, "LT", _F32),), *avals, regions=[recomputation, fallback])
     return made if len(avals) != 1 else (made,)
 
 
 def to_memory_lowering(ctx: Context, x: Any, *, memory_kind: str) -> Any:
-    """A note to the compiler, which moves the value."""
+    """Emit an annotation; the compiler moves the value."""
     where = ctx.session.parsed[f'{{_xla_buffer_placement = "{memory_kind}"}}']
     return ctx.op("stablehlo.custom_call", (x,), ctx.aval_out, call_target_name="annotate_device_placement",
                   has_side_effect=True, attributes={"mhlo.frontend_attributes": where})
 
 
 def transposed_call_lowering(ctx: Context, *args: Any, forward: Any, **_: Any) -> Any:
-    return ctx.body(forward.program(), args, times=2)  # of a program that nobody has counted
+    # two uses: this program is not in the use counts, so it may have others
+    return ctx.body(forward.program(), args, times=2)
 
 
 lowering_rules.define(prims.custom_jvp_call_p, _call)
@@ -91,6 +101,6 @@ platform_rules("cpu").define(prims.remat_p, remat_lowering_cpu)
 lowering_rules.define(prims.transposed_call_p, transposed_call_lowering)
 lowering_rules.define(prims.name_p, lambda ctx, x, *, name: x)
 lowering_rules.define(prims.to_memory_p, to_memory_lowering)
-platform_rules("cpu").define(prims.to_memory_p, lambda ctx, x, *, memory_kind: x)  # there is one memory
+platform_rules("cpu").define(prims.to_memory_p, lambda ctx, x, *, memory_kind: x)  # CPUs have one memory
 lowering_rules.define(prims.optimization_barrier_p, optimization_barrier_lowering)
 lowering_rules.define(prims.sharding_constraint_p, sharding_constraint_lowering)

@@ -1,4 +1,5 @@
-"""StableHLO of the elementwise ops. Rows get operands of the result's shape: the core broadcasts rank-0 ones."""
+"""Lowering of elementwise primitives. Rules get operands of the result's shape: rank-0 operands are broadcast before.
+"""
 from __future__ import annotations
 
 import math
@@ -55,15 +56,17 @@ def _clamp(ctx: Any, low: Any, x: Any, high: Any) -> Any:
 _define(prims.clamp_p, _clamp)
 
 
-def _converted(ctx: Any, x: Any, *, new_dtype: Any, weak_type: bool) -> Any:
-    """Booleans become numbers by a choice: of their conversion times y the compiler makes y or 0, which hides NaN and
-    infinity."""
+def _convert(ctx: Any, x: Any, *, new_dtype: Any, weak_type: bool) -> Any:
+    """Convert the dtype; booleans become floats by a select.
+
+    XLA turns `convert(bool) * y` into `select(bool, y, 0)`, which drops NaN and infinity of y.
+    """
     if ctx.aval_in.dtype == dtypes.BOOL and dtypes.is_inexact(ctx.aval_out.dtype):
         return ctx.select(x, ctx.const(1, ctx.aval_out), ctx.const(0, ctx.aval_out), ctx.aval_out)
     return ctx.convert(x, ctx.aval_in, ctx.aval_out)
 
 
-_define(prims.convert_element_type_p, _converted)
+_define(prims.convert_element_type_p, _convert)
 for _prim, _name in ((prims.exp_p, "stablehlo.exponential"), (prims.logistic_p, "stablehlo.logistic"),
                      (prims.sinh_p, "chlo.sinh"), (prims.cosh_p, "chlo.cosh")):
     _define(_prim, keeping_nan(direct(_name)))
@@ -78,9 +81,9 @@ for _prim, _direction in ((prims.eq_p, "EQ"), (prims.ne_p, "NE"), (prims.lt_p, "
     _define(_prim, _comparison(_direction))
 
 
-# --- one line each -------------------------------------------------------------------------------------------------
+# --- one-line rules ------------------------------------------------------------------------------------------------
 
-_define(prims.copy_p, lambda ctx, x: x)  # every result of a program has memory of its own
+_define(prims.copy_p, lambda ctx, x: x)  # every result of a program has a buffer of its own
 _define(prims.stop_gradient_p, lambda ctx, x: x)
 _define(prims.square_p, lambda ctx, x: ctx.op("stablehlo.multiply", (x, x), ctx.aval_out))
 _define(prims.reduce_precision_p, lambda ctx, x, *, exponent_bits, mantissa_bits: ctx.op(
@@ -92,7 +95,7 @@ _define(prims.bitcast_convert_type_p, lambda ctx, x, *, new_dtype: x if ctx.aval
     "stablehlo.bitcast_convert", (x,), ctx.aval_out))
 
 
-# --- the ones that need thought ------------------------------------------------------------------------------------
+# --- longer rules --------------------------------------------------------------------------------------------------
 
 
 def _is_unsigned(aval: ShapedArray) -> bool:
@@ -104,7 +107,7 @@ def abs_lowering(ctx: Any, x: Any) -> Any:
 
 
 def sign_lowering(ctx: Any, x: Any) -> Any:
-    """StableHLO has no sign of unsigned numbers: there it is whether x is not 0."""
+    """Emit the sign. StableHLO's `sign` does not take unsigned integers, whose sign is `min(x, 1)`."""
     aval = ctx.aval_out
     if _is_unsigned(aval):
         return ctx.op("stablehlo.minimum", (x, ctx.const(1, aval)), aval)
@@ -112,7 +115,7 @@ def sign_lowering(ctx: Any, x: Any) -> Any:
 
 
 def exp2_lowering(ctx: Any, x: Any) -> Any:
-    """exp(x log 2), computed in float32 for narrower floats."""
+    """Emit exp(x log 2), computed in float32 for narrower floats."""
     aval = ctx.aval_out
     wide = shaped(aval.shape, np.dtype("float32")) if dtypes.is_float(aval.dtype) and aval.dtype.itemsize < 4 else aval
     scaled = ctx.op("stablehlo.multiply", (ctx.convert(x, aval, wide), ctx.const(math.log(2.0), wide)), wide)
@@ -125,8 +128,11 @@ def conj_lowering(ctx: Any, x: Any) -> Any:
     return ctx.op("stablehlo.complex", (ctx.op("stablehlo.real", (x,), part), imag), ctx.aval_out)
 
 
-def _whole_power(ctx: Any, x: Any, y: Any, aval: ShapedArray) -> Any:
-    """XLA's integer power reads six bits of the exponent (3**64 would be 1): one such power for every six bits."""
+def _integer_power(ctx: Any, x: Any, y: Any, aval: ShapedArray) -> Any:
+    """Emit an integer power from powers by six bits of the exponent each.
+
+    XLA's integer power uses only the low six bits of the exponent (3**64 would be 1).
+    """
     def op(name: str, *operands: Any) -> Any:
         return ctx.op("stablehlo." + name, operands, aval)
 
@@ -144,24 +150,26 @@ def _whole_power(ctx: Any, x: Any, y: Any, aval: ShapedArray) -> Any:
 
 
 def pow_lowering(ctx: Any, x: Any, y: Any) -> Any:
-    """An integer exponent of a float or complex base is converted to the base's dtype. A complex zero to a power with a
-    positive real part is zero, of which XLA knows nothing."""
+    """Emit a power. An integer exponent of a float or complex base is converted to the base's dtype.
+
+    Complex zero to a power with a positive real part is zero, which XLA does not return.
+    """
     base, exponent = ctx.avals_in
     y, aval = ctx.convert(y, exponent, base), ctx.aval_out
     if dtypes.is_integer(base.dtype):
-        return _whole_power(ctx, x, y, aval)
+        return _integer_power(ctx, x, y, aval)
     out = ctx.op("stablehlo.power", (x, y), aval)
     if not dtypes.is_complex(base.dtype):
         return out
     part, truth = shaped(aval.shape, dtypes.real_of(aval.dtype)), shaped(aval.shape, dtypes.BOOL)
     grows = ctx.compare(ctx.op("stablehlo.real", (y,), part), ctx.const(0, part), "GT", part)
     zero = ctx.const(0, aval)
-    gone = ctx.op("stablehlo.and", (grows, ctx.compare(x, zero, "EQ", aval)), truth)
-    return ctx.op("stablehlo.select", (gone, zero, out), aval)
+    is_zero = ctx.op("stablehlo.and", (grows, ctx.compare(x, zero, "EQ", aval)), truth)
+    return ctx.op("stablehlo.select", (is_zero, zero, out), aval)
 
 
 def integer_pow_lowering(ctx: Any, x: Any, *, y: int) -> Any:
-    """Repeated squaring: as many products as the exponent has bits, and one more per bit that is set."""
+    """Emit an integer power by repeated squaring: one product per bit of the exponent, and one more per set bit."""
     aval = ctx.aval_out
     if y == 0:
         return ctx.const(1, aval)
@@ -175,22 +183,25 @@ def integer_pow_lowering(ctx: Any, x: Any, *, y: int) -> Any:
     return result if y > 0 else ctx.op("stablehlo.divide", (ctx.const(1, aval), result), aval)
 
 
-def _gone_at_infinity(name: str, least: float, whole: bool) -> Callable[..., Any]:
-    """A CHLO op of (order, x) that gives NaN at x = inf, where its value is 0 for every (whole) order above `least`."""
+def _zero_at_infinity(name: str, least: float, whole: bool) -> Callable[..., Any]:
+    """Wrap a CHLO operation of (order, x) that wrongly gives NaN at x = inf.
+
+    The value there is 0 for every order above `least`, if `whole` only for integer orders.
+    """
     def rule(ctx: Any, order: Any, x: Any) -> Any:
         aval, truth = ctx.aval_out, shaped(ctx.aval_out.shape, dtypes.BOOL)
-        far = ctx.compare(x, ctx.const(np.inf, aval), "EQ", aval)
-        steep = ctx.compare(order, ctx.const(least, aval), "GT", aval)
-        gone = ctx.op("stablehlo.and", (far, steep), truth)
+        is_inf = ctx.compare(x, ctx.const(np.inf, aval), "EQ", aval)
+        above_least = ctx.compare(order, ctx.const(least, aval), "GT", aval)
+        is_zero = ctx.op("stablehlo.and", (is_inf, above_least), truth)
         if whole:
             rest = ctx.op("stablehlo.subtract", (order, ctx.op("stablehlo.floor", (order,), aval)), aval)
-            gone = ctx.op("stablehlo.and", (gone, ctx.compare(rest, ctx.const(0, aval), "EQ", aval)), truth)
-        return ctx.op("stablehlo.select", (gone, ctx.const(0, aval), ctx.op(name, (order, x), aval)), aval)
+            is_zero = ctx.op("stablehlo.and", (is_zero, ctx.compare(rest, ctx.const(0, aval), "EQ", aval)), truth)
+        return ctx.op("stablehlo.select", (is_zero, ctx.const(0, aval), ctx.op(name, (order, x), aval)), aval)
     return rule
 
 
-# Chebyshev coefficients of i0e on [0, 8], and of sqrt(x) i0e(x) on [8, inf) in the variable 8 / x; by mpmath: interpolated in
-# float64 they would lose two digits.
+# Chebyshev coefficients of i0e on [0, 8], and of sqrt(x) i0e(x) on [8, inf) in the variable 8 / x. They were
+# computed with mpmath: interpolation in float64 would lose two digits.
 _I0E_NEAR = (
     0.33839763720473803, -0.3046826723431984, 0.17162090152220877, -0.09490109704804764, 0.04930528423967071,
     -0.02373741480589947, 0.010546460394594998, -0.004324309995050576, 0.0016394756169413357, -0.0005763755745385824,
@@ -209,7 +220,7 @@ _I0E_FAR = (
 
 
 def bessel_i0e_lowering(ctx: Any, x: Any) -> Any:
-    """Two Chebyshev series, summed by Clenshaw's recurrence; in float32 for narrower floats."""
+    """Emit two Chebyshev series, summed by Clenshaw's recurrence, in float32 for narrower floats."""
     narrow = ctx.aval_out
     aval = shaped(narrow.shape, np.dtype("float32")) if narrow.dtype.itemsize < 4 else narrow
 
@@ -234,11 +245,11 @@ def bessel_i0e_lowering(ctx: Any, x: Any) -> Any:
     return ctx.convert(ctx.select(small, low, op("divide", high, op("sqrt", a)), aval), aval, narrow)
 
 
-def _extreme(name: str, direction: str) -> Callable[..., Any]:
+def _max_min(name: str, direction: str) -> Callable[..., Any]:
     plain = direct(name)
 
     def rule(ctx: Any, x: Any, y: Any) -> Any:
-        """Complex numbers are ordered by their real parts, then by their imaginary parts."""
+        """Emit the max/min; complex numbers are ordered by their real parts, then by their imaginary parts."""
         aval = ctx.aval_out
         if not dtypes.is_complex(aval.dtype):
             return plain(ctx, x, y)
@@ -250,27 +261,28 @@ def _extreme(name: str, direction: str) -> Callable[..., Any]:
     return rule
 
 
-def _no_value_at_zero(row: Callable[..., Any]) -> Callable[..., Any]:
-    """NaN at the pole where all operands are 0; the compiler says NaN before jaxlib 0.12 and -inf since."""
+def _nan_at_zero(inner: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a rule to give NaN at the pole where all operands are 0, where XLA gives NaN before jaxlib 0.12 and -inf
+    since."""
     def rule(ctx: Any, *xs: Any) -> Any:
         aval = ctx.aval_out
         truth, zero = shaped(aval.shape, dtypes.BOOL), ctx.const(0.0, aval)
         pole = ctx.compare(xs[0], zero, "EQ", aval)
         for x in xs[1:]:
             pole = ctx.op("stablehlo.and", (pole, ctx.compare(x, zero, "EQ", aval)), truth)
-        return ctx.select(pole, ctx.const(float("nan"), aval), row(ctx, *xs), aval)
+        return ctx.select(pole, ctx.const(float("nan"), aval), inner(ctx, *xs), aval)
     return rule
 
 
 _define(prims.abs_p, abs_lowering)
-_define(prims.digamma_p, _no_value_at_zero(direct("chlo.digamma")))
+_define(prims.digamma_p, _nan_at_zero(direct("chlo.digamma")))
 _define(prims.sign_p, sign_lowering)
 _define(prims.exp2_p, keeping_nan(exp2_lowering))
 _define(prims.conj_p, conj_lowering)
-_define(prims.polygamma_p, _no_value_at_zero(_gone_at_infinity("chlo.polygamma", 0, True)))
-_define(prims.zeta_p, _gone_at_infinity("chlo.zeta", 1, False))
+_define(prims.polygamma_p, _nan_at_zero(_zero_at_infinity("chlo.polygamma", 0, True)))
+_define(prims.zeta_p, _zero_at_infinity("chlo.zeta", 1, False))
 _define(prims.pow_p, pow_lowering)
 _define(prims.integer_pow_p, integer_pow_lowering)
 _define(prims.bessel_i0e_p, bessel_i0e_lowering)
-_define(prims.max_p, _extreme("stablehlo.maximum", "GT"))
-_define(prims.min_p, _extreme("stablehlo.minimum", "LT"))
+_define(prims.max_p, _max_min("stablehlo.maximum", "GT"))
+_define(prims.min_p, _max_min("stablehlo.minimum", "LT"))

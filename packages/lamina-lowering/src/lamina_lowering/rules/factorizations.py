@@ -1,6 +1,6 @@
-"""Lowering of matrix ops: on CPUs LAPACK's routines, on CUDA cuSOLVER's; elsewhere what StableHLO itself has.
+"""Lowering of matrix factorizations and solvers: LAPACK on CPUs, cuSOLVER on CUDA, and StableHLO operations elsewhere.
 
-A row is a function of one set of types; operands without elements never reach a kernel.
+Empty operands never reach a kernel.
 """
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__: list[str] = []
 _cuda = platform_rules("cuda")
 
 
-def _whole(rule):
-    """The row, but for operands without elements."""
+def _skip_empty(rule):
+    """Wrap a rule so that empty operands give constants."""
     def guarded(ctx, *xs, **params):
         if any(a.size == 0 for a in ctx.avals_in):
             made = constants(ctx, params)
@@ -25,7 +25,7 @@ def _whole(rule):
 
 
 def _parts(aval):
-    """(batch shape, rows, columns, dtype, type of info)."""
+    """Return (batch shape, rows, columns, dtype, type of info)."""
     batch = aval.shape[:-2]
     return batch, *aval.shape[-2:], aval.dtype, shaped(batch, I32)
 
@@ -74,7 +74,7 @@ def triangular_solve_cpu(ctx, a, b, *, left_side, lower, transpose_a, conjugate_
 
 # --- lu ---------------------------------------------------------------------------------------------------------------
 def _permutation(ctx, pivots, aval, out):
-    """Rows exchanged one after the other: a loop over the pivots, which count from 0."""
+    """Convert pivots, counted from 0, to a permutation: a loop that exchanges rows in order."""
     n = len(out.shape)
     axis, count = n - 1, shaped((), I32)
     batch, steps = out.shape[:-1], aval.shape[-1]
@@ -82,17 +82,17 @@ def _permutation(ctx, pivots, aval, out):
     places = ctx.iota(out, axis)
     zero, limit, step = ctx.const(0, count), ctx.const(steps, count), ctx.const(1, count)
 
-    def spread(ctx, v):
+    def repeat(ctx, v):
         return ctx.op("stablehlo.broadcast_in_dim", (v,), out, broadcast_dimensions=ctx.i64s(range(n)))
 
     def pick(ctx, v, i):
         return ctx.op("stablehlo.dynamic_slice", (v, *[zero] * axis, i), one, slice_sizes=ctx.i64s(one.shape))
 
-    # Step i exchanges places i and p = pivots[i]: order[p] goes to i, order[i] to p. p differs along the batch, so it is found
-    # and written by masks over the axis instead of by an index.
+    # Step i exchanges positions i and p = pivots[i]: order[p] goes to i, order[i] to p. Since p differs along the
+    # batch, it is read and written by masks over the axis instead of an index.
     def exchange(ctx, i, order):
-        here = spread(ctx, pick(ctx, order, i))
-        other = ctx.compare(places, spread(ctx, pick(ctx, pivots, i)), "EQ", out)
+        here = repeat(ctx, pick(ctx, order, i))
+        other = ctx.compare(places, repeat(ctx, pick(ctx, pivots, i)), "EQ", out)
         found = ctx.op("stablehlo.reduce", (ctx.select(other, order, ctx.const(0, out), out), zero), flat,
                        dimensions=ctx.i64s([axis]), regions=[ctx.reducer_region("stablehlo.add", flat)])
         there = ctx.op("stablehlo.broadcast_in_dim", (found,), out, broadcast_dimensions=ctx.i64s(range(axis)))
@@ -150,7 +150,7 @@ def _qr(call):
             order = [ctx.op("stablehlo.subtract", (order_made, ctx.const(1, order[0])), order[0])]
         else:
             packed, factors = call(ctx, "geqrf", dtype, (x,), matrix_layout(aval), [(aval, True), (taus, False)])
-        if q.shape[-1] > n:  # room for the columns that complete the basis
+        if q.shape[-1] > n:  # columns are added that complete the basis
             tails = ctx.op("stablehlo.pad", (packed, ctx.const(0, shaped((), dtype))), q,
                            edge_padding_low=ctx.i64s([0] * len(q.shape)), interior_padding=ctx.i64s([0] * len(q.shape)),
                            edge_padding_high=ctx.i64s([0] * (len(q.shape) - 1) + [q.shape[-1] - n]))
@@ -221,7 +221,7 @@ def hessenberg_cpu(ctx, x):
 def _tridiagonal(call, text):
     def rule(ctx, x, *, lower):
         out, d, e, taus = ctx.avals_out
-        if not taus.size:  # one number, its imaginary part dropped
+        if not taus.size:  # 1x1: the diagonal is the real part of the element
             diagonal = ctx.convert(ctx.reshape(x, shaped(d.shape, out.dtype)), shaped(d.shape, out.dtype), d)
             back = ctx.reshape(ctx.convert(diagonal, d, shaped(d.shape, out.dtype)), out)
             return back, diagonal, ctx.const(0, e), ctx.const(0, taus)
@@ -246,9 +246,9 @@ _CUSOLVER = frozenset(["getrf", "geqrf", "orgqr", "sytrd"])
 
 
 def cusolver(ctx, name, dtype, operands, ins, outs, aliases=((0, 0),), **attributes):
-    """The cuSOLVER kernel of a LAPACK name."""
+    """Call the cuSOLVER kernel of a LAPACK routine."""
     if name not in _CUSOLVER:
-        raise NotImplementedError(f"lowering of `{ctx.eqn.primitive.name}` for cuda: there is no kernel for {name}; use "
+        raise NotImplementedError(f"lowering of `{ctx.eqn.primitive.name}` for cuda: jaxlib has no kernel for {name}; use "
                                   "pivoting=False, or run it on a CPU")
     return kernel(ctx, f"cusolver_{name}_ffi", operands, ins, outs, attributes, aliases)
 
@@ -262,7 +262,7 @@ def eigh_cuda(ctx, x, *, lower):
 
 
 def eig_cuda(ctx, x, *, compute_left_eigenvectors, compute_right_eigenvectors):
-    """geev in complex numbers, also of a real matrix."""
+    """Call geev in complex arithmetic, also for a real matrix."""
     if compute_left_eigenvectors:
         raise NotImplementedError("lowering of `eig` for cuda: cuSOLVER finds right eigenvectors only; use "
                                   "compute_left_eigenvectors=False, or run it on a CPU")
@@ -278,7 +278,10 @@ def eig_cuda(ctx, x, *, compute_left_eigenvectors, compute_right_eigenvectors):
 
 
 def svd_cuda(ctx, x, *, compute_uv, full_matrices):
-    """gesvd wants at least as many rows as columns; else x^T = U S V^H is decomposed, so x = (V^H)^T S U^T."""
+    """Call gesvd, which needs at least as many rows as columns.
+
+    For a wide matrix x^T = U S V^H is decomposed, so x = (V^H)^T S U^T.
+    """
     aval, s = ctx.aval_in, ctx.avals_out[0]
     wide = aval.shape[-2] < aval.shape[-1]
     if wide:
@@ -298,7 +301,7 @@ def svd_cuda(ctx, x, *, compute_uv, full_matrices):
 
 def tridiagonal_solve_cuda(ctx, dl, d, du, b):
     diagonal, out = ctx.avals_in[1], ctx.aval_out
-    more = max(3 - diagonal.shape[-1], 0)  # cuSPARSE solves no fewer than three equations: these say that x is 0
+    more = max(3 - diagonal.shape[-1], 0)  # cuSPARSE needs at least three equations; the added ones have the solution 0
     if more:
         lows, highs = [0] * len(out.shape), [0] * len(out.shape)
         highs[-2] = more
@@ -312,33 +315,33 @@ def tridiagonal_solve_cuda(ctx, dl, d, du, b):
     return cut(ctx, made, solved, out.shape)
 
 
-_rows = lowering_rules.define
-_rows(prims.cholesky_p, _whole(cholesky_native))
-_rows(prims.triangular_solve_p, _whole(triangular_solve_native))
-_rows(prims.lu_pivots_to_permutation_p, _whole(lu_pivots_to_permutation_lowering))
-_rows(prims.lu_p, _whole(_lu(lapack)))
-_rows(prims.geqrf_p, _whole(_geqrf(lapack)))
-_rows(prims.householder_product_p, _whole(_householder_product(lapack)))
-_rows(prims.qr_p, _whole(_qr(lapack)))
-_rows(prims.eigh_p, _whole(eigh_cpu))
-_rows(prims.eig_p, _whole(eig_cpu))
-_rows(prims.svd_p, _whole(svd_cpu))
-_rows(prims.schur_p, _whole(schur_cpu))
-_rows(prims.hessenberg_p, _whole(hessenberg_cpu))
-_rows(prims.tridiagonal_p, _whole(_tridiagonal(lapack, lambda lower: {"uplo": letter("L" if lower else "U")})))
-_rows(prims.tridiagonal_solve_p, _whole(tridiagonal_solve_cpu))
+_define = lowering_rules.define
+_define(prims.cholesky_p, _skip_empty(cholesky_native))
+_define(prims.triangular_solve_p, _skip_empty(triangular_solve_native))
+_define(prims.lu_pivots_to_permutation_p, _skip_empty(lu_pivots_to_permutation_lowering))
+_define(prims.lu_p, _skip_empty(_lu(lapack)))
+_define(prims.geqrf_p, _skip_empty(_geqrf(lapack)))
+_define(prims.householder_product_p, _skip_empty(_householder_product(lapack)))
+_define(prims.qr_p, _skip_empty(_qr(lapack)))
+_define(prims.eigh_p, _skip_empty(eigh_cpu))
+_define(prims.eig_p, _skip_empty(eig_cpu))
+_define(prims.svd_p, _skip_empty(svd_cpu))
+_define(prims.schur_p, _skip_empty(schur_cpu))
+_define(prims.hessenberg_p, _skip_empty(hessenberg_cpu))
+_define(prims.tridiagonal_p, _skip_empty(_tridiagonal(lapack, lambda lower: {"uplo": letter("L" if lower else "U")})))
+_define(prims.tridiagonal_solve_p, _skip_empty(tridiagonal_solve_cpu))
 
-platform_rules("cpu").define(prims.cholesky_p, _whole(cholesky_cpu))
-platform_rules("cpu").define(prims.triangular_solve_p, _whole(triangular_solve_cpu))
+platform_rules("cpu").define(prims.cholesky_p, _skip_empty(cholesky_cpu))
+platform_rules("cpu").define(prims.triangular_solve_p, _skip_empty(triangular_solve_cpu))
 
-_cuda.define(prims.lu_p, _whole(_lu(cusolver)))
-_cuda.define(prims.geqrf_p, _whole(_geqrf(cusolver)))
-_cuda.define(prims.householder_product_p, _whole(_householder_product(cusolver)))
-_cuda.define(prims.qr_p, _whole(_qr(cusolver)))
-_cuda.define(prims.eigh_p, _whole(eigh_cuda))
-_cuda.define(prims.eig_p, _whole(eig_cuda))
-_cuda.define(prims.svd_p, _whole(svd_cuda))
-_cuda.define(prims.tridiagonal_p, _whole(_tridiagonal(cusolver, lambda lower: {"lower": flag(lower)})))
-_cuda.define(prims.tridiagonal_solve_p, _whole(tridiagonal_solve_cuda))
+_cuda.define(prims.lu_p, _skip_empty(_lu(cusolver)))
+_cuda.define(prims.geqrf_p, _skip_empty(_geqrf(cusolver)))
+_cuda.define(prims.householder_product_p, _skip_empty(_householder_product(cusolver)))
+_cuda.define(prims.qr_p, _skip_empty(_qr(cusolver)))
+_cuda.define(prims.eigh_p, _skip_empty(eigh_cuda))
+_cuda.define(prims.eig_p, _skip_empty(eig_cuda))
+_cuda.define(prims.svd_p, _skip_empty(svd_cuda))
+_cuda.define(prims.tridiagonal_p, _skip_empty(_tridiagonal(cusolver, lambda lower: {"lower": flag(lower)})))
+_cuda.define(prims.tridiagonal_solve_p, _skip_empty(tridiagonal_solve_cuda))
 for _prim in (prims.schur_p, prims.hessenberg_p):
-    _cuda.hole(_prim, "CUDA has no kernel for it; run it on a CPU, with lamina.device_put or jit(..., backend='cpu')")
+    _cuda.hole(_prim, "jaxlib has no CUDA kernel for it; run it on a CPU, with lamina.device_put or jit(..., backend='cpu')")

@@ -1,5 +1,8 @@
-"""Windows in StableHLO. Its `gather` clamps starts by itself and its `scatter` skips what lies outside, so CLIP costs
-something for scatter only, and FILL_OR_DROP a mask for gather only."""
+"""Lowering of gather, scatter and dynamic slices.
+
+StableHLO's `gather` clamps start indices itself, and its `scatter` skips windows that are out of bounds. So CLIP needs
+extra operations only for scatter, and FILL_OR_DROP a mask only for gather.
+"""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -20,7 +23,7 @@ _BOOL = dtypes.BOOL
 
 
 def _axes_text(kind: str, **axes: Any) -> str:
-    """`#stablehlo.gather<offset_dims = [1], index_vector_dim = 1>`; empty lists are left out."""
+    """Return `#stablehlo.gather<offset_dims = [1], index_vector_dim = 1>`; empty lists are left out."""
     parts = [f"{k} = {v}" if isinstance(v, int) else f"{k} = [{', '.join(map(str, v))}]"
              for k, v in axes.items() if isinstance(v, int) or v]
     return f"#stablehlo.{kind}<{', '.join(parts)}>"
@@ -30,13 +33,13 @@ def _axes_text(kind: str, **axes: Any) -> str:
 
 
 def _starts(ctx: Any, starts: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
-    """Start indices in one type of at least 32 bits, as StableHLO asks."""
+    """Convert start indices to one type of at least 32 bits, as StableHLO requires."""
     found = {a.dtype for a in avals}
     if len(found) == 1 and next(iter(found)).itemsize >= 4:
         return list(starts)
     dtype = np.result_type(_I32, *(a.dtype if a.dtype.kind in "iu" else _I32 for a in avals))
     to = shaped((), dtype if dtype.kind in "iu" else np.dtype("int64"))
-    if dtype.kind == "f":  # of int64 and uint64
+    if dtype.kind == "f":  # the result type of int64 and uint64
         starts = [ctx.op("stablehlo.minimum", (s, ctx.const(np.iinfo(np.int64).max, a)), a)
                   if a.dtype == np.uint64 else s for s, a in zip(starts, avals, strict=True)]
     return [ctx.convert(s, a, to) for s, a in zip(starts, avals, strict=True)]
@@ -60,7 +63,7 @@ def dynamic_update_slice_lowering(ctx: Any, x: Any, update: Any, *starts: Any) -
 
 
 def _limits(x_aval: Any, sizes: Sequence[int], index_map: Sequence[int], dtype: np.dtype) -> np.ndarray:
-    """The last start at which a window fits, for each component of an index vector."""
+    """Return the largest valid start of a window, for each component of an index vector."""
     top = np.iinfo(dtype).max
     return np.array([min(x_aval.shape[a] - sizes[a], top) for a in index_map], dtype)
 
@@ -73,7 +76,7 @@ def _wide(ctx: Any, indices: Any, aval: Any) -> tuple[Any, Any]:
 
 
 def _vector(ctx: Any, values: np.ndarray, aval: Any) -> Any:
-    """One value per component, in the shape of the indices."""
+    """Broadcast one value per component to the shape of the indices."""
     row = shaped(values.shape, aval.dtype)
     return ctx.broadcast(ctx.const(values, row), row, aval, (len(aval.shape) - 1,))
 
@@ -84,7 +87,7 @@ def _clamped(ctx: Any, indices: Any, aval: Any, limits: np.ndarray) -> Any:
 
 
 def _inside(ctx: Any, indices: Any, aval: Any, limits: np.ndarray) -> tuple[Any, Any]:
-    """Which index vectors point to a window that fits; and the type of that mask."""
+    """Emit which index vectors point to a window within bounds; also return the type of that mask."""
     flags = shaped(aval.shape, _BOOL)
     mask = ctx.compare(indices, _vector(ctx, limits, aval), "LE", aval)
     if aval.dtype.kind == "i":
@@ -129,7 +132,7 @@ def gather_lowering(ctx: Any, x: Any, indices: Any, *, dimension_numbers: Any, f
 
 
 def scatter_lowering(combine: str | None, ordered: str | None = None) -> Any:
-    """`combine` in the region; `ordered` is the direction (GT, LT) that decides between complex numbers."""
+    """Make a rule with `combine` in the region; `ordered` (GT, LT) selects between complex numbers."""
     def rule(ctx: Any, x: Any, indices: Any, updates: Any, *, dimension_numbers: Any, indices_are_sorted: bool,
              mode: Any, unique_indices: bool) -> Any:
         x_aval, i_aval, u_aval = ctx.avals_in
@@ -138,13 +141,15 @@ def scatter_lowering(combine: str | None, ordered: str | None = None) -> Any:
         window, inserted, index_map, x_batch, i_batch = dimension_numbers
         indices, i_aval = _wide(ctx, indices, i_aval)
         free = [a for a in range(len(x_aval.shape)) if a not in x_batch]
-        if not index_map and free:  # XLA's CPU compiler gets several windows wrong that all start at 0 unsaid: say it
+        # XLA's CPU compiler is wrong for several windows that all start at an implicit 0, so the 0 is made explicit
+        if not index_map and free:
             index_map, i_aval = (free[0],), shaped((*i_aval.shape[:-1], 1), i_aval.dtype)
             indices = ctx.const(0, i_aval)
         if index_map and (mode is CLIP or i_aval.dtype.kind == "u"):
             lengths = iter([u_aval.shape[a] for a in window])
             sizes = [1 if a in inserted + x_batch else next(lengths) for a in range(len(x_aval.shape))]
-            # Unsigned starts that lie outside stay outside, but near, so that no signed reading brings them back.
+            # Unsigned starts out of bounds remain so, but are clamped to the first invalid index: XLA may read them
+            # as signed.
             past = 0 if mode is CLIP else 1
             indices = _clamped(ctx, indices, i_aval, _limits(x_aval, sizes, index_map, i_aval.dtype)
                                + np.asarray(past, i_aval.dtype))

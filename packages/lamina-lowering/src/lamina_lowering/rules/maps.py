@@ -1,4 +1,4 @@
-"""Maps of several axes."""
+"""Lowering of `shard_map`."""
 from __future__ import annotations
 
 from typing import Any
@@ -15,10 +15,10 @@ __all__: list[str] = []
 def shard_map_lowering(ctx: Context, *args: Any, mesh: Any, auto: Any, call_jaxpr: Any, in_specs: Any, out_specs: Any,
                        name: str = "shard_map", here: Any = (), **_: Any) -> list[Any]:
     if here:
-        raise NotImplementedError(f"lower: the xmap of `{name}` is over several processes, each with its part of operands "
-                                  "and results: it is lowered by itself, and cannot stand beside other work in one module")
+        raise NotImplementedError(f"lower: the xmap of `{name}` spans several processes, each with its part of operands "
+                                  "and results; it must be the only equation of its module")
     return shard_over(ctx, args, mesh, auto, call_jaxpr, in_specs, out_specs, name)
 
 
-lowering_rules.hole(prims.xmap_p, "it is written in other ops before it is lowered, by lamina_parallel.placement")
+lowering_rules.hole(prims.xmap_p, "lamina_parallel.extend.lower_xmaps rewrites it before lowering")
 lowering_rules.define(prims.shard_map_p, shard_map_lowering)

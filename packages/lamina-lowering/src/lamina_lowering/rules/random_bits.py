@@ -1,4 +1,4 @@
-"""StableHLO of random bits: all twenty rounds written out, so that XLA makes one loop over the elements of them."""
+"""Lowering of random bit generation: the twenty rounds are unrolled, so that XLA makes one loop over the elements."""
 from __future__ import annotations
 
 from typing import Any
@@ -26,8 +26,8 @@ def threefry2x32_lowering(ctx: Any, k0: Any, k1: Any, x0: Any, x1: Any) -> tuple
     for group in range(5):
         for r in THREEFRY_ROTATIONS[group % 2]:
             x0 = op("add", x0, x1)
-            turned = op("or", op("shift_left", x1, number(r)), op("shift_right_logical", x1, number(32 - r)))
-            x1 = op("xor", turned, x0)
+            rotated = op("or", op("shift_left", x1, number(r)), op("shift_right_logical", x1, number(32 - r)))
+            x1 = op("xor", rotated, x0)
         x0 = op("add", x0, keys[(group + 1) % 3])
         x1 = op("add", x1, op("add", keys[(group + 2) % 3], number(group + 1)))
     return x0, x1
@@ -37,23 +37,24 @@ lowering_rules.define(prims.threefry2x32_p, threefry2x32_lowering)
 
 
 def rng_bit_generator_lowering(ctx: Any, key: Any, *, algorithm: Any, dtype: np.dtype, shape: tuple[int, ...]) -> Any:
-    """XLA's state is uint64[2]. Narrow bits are the low ones of whole words, as in the op's meaning."""
+    """Emit XLA's generator, whose state is uint64[2]. Bits narrower than 32 are the low bits of 32-bit draws."""
     state, (after, out) = ctx.aval_in, ctx.avals_out
     wide, pairs = shaped((2,), np.dtype("uint64")), shaped((2, 2), state.dtype)
     narrow = state.dtype.itemsize == 4
     if narrow:
         key = ctx.op("stablehlo.bitcast_convert", (ctx.reshape(key, pairs),), wide)
-    words = out if dtype.itemsize >= 4 else shaped(shape, np.dtype("uint32"))
+    drawn = out if dtype.itemsize >= 4 else shaped(shape, np.dtype("uint32"))
     name = {0: "DEFAULT", 1: "THREE_FRY", 2: "PHILOX"}[int(algorithm)]
-    moved, bits = ctx.op("stablehlo.rng_bit_generator", (key,), wide, words,
+    moved, bits = ctx.op("stablehlo.rng_bit_generator", (key,), wide, drawn,
                          rng_algorithm=ctx.enum("rng_algorithm", name))
     if narrow:
         moved = ctx.reshape(ctx.op("stablehlo.bitcast_convert", (moved,), pairs), after)
-    return moved, ctx.convert(bits, words, out)
+    return moved, ctx.convert(bits, drawn, out)
 
 
 def rng_uniform_lowering(ctx: Any, a: Any, b: Any, *, shape: tuple[int, ...]) -> Any:
-    """XLA ends the process over integers below 32 bits and floats below 16; they are drawn in more."""
+    """Emit a uniform draw. XLA aborts the process for integers below 32 bits and floats below 16, so these are drawn
+    wider."""
     aval, made = ctx.avals_in[0], ctx.aval_out
     wide = "float32" if dtypes.is_float(aval.dtype) else "uint32" if aval.dtype.name.startswith("u") else "int32"
     if aval.dtype.itemsize < (2 if dtypes.is_float(aval.dtype) else 4):

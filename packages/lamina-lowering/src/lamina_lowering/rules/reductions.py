@@ -1,4 +1,4 @@
-"""Lowering of reductions. float16, bfloat16 and smaller are added and multiplied in float32."""
+"""Lowering of reductions. float16, bfloat16 and narrower floats are added and multiplied in float32."""
 from __future__ import annotations
 
 import math
@@ -16,9 +16,10 @@ __all__: list[str] = []
 
 _F32 = np.dtype("float32")
 _BOOL = shaped((), dtypes.BOOL)
-_FEW, _MANY = 8, 4096  # reduced elements written out on CPUs; elements from which the longer compile time pays
-_LONG = 64  # elements from which two simple passes beat one over pairs
-_LANES, _ROWS = 32, 32  # extremes kept side by side while a long row is reduced; elements that one lane takes
+# most reduced elements that are unrolled on CPUs; elements from which the longer compile time pays off
+_FEW, _MANY = 8, 4096
+_LONG = 64  # elements from which two simple passes are faster than one over pairs
+_LANES, _ROWS = 32, 32  # partial max/min values kept while a long row is reduced; elements per lane
 
 
 def _scalar(aval):
@@ -26,7 +27,7 @@ def _scalar(aval):
 
 
 def lexicographic(direction):
-    """The larger (GT) or smaller (LT) of two complex numbers; NaN wins."""
+    """Make a function that returns the larger (GT) or smaller (LT) of two complex numbers; NaN wins."""
     def pick(ctx, a, b, aval):
         part = shaped(aval.shape, dtypes.real_of(aval.dtype))
         flag = shaped(aval.shape, dtypes.BOOL)
@@ -38,18 +39,21 @@ def lexicographic(direction):
     return pick
 
 
-def _plain(name):
+def _make_op(name):
     return lambda ctx, a, b, aval: ctx.op(name, (a, b), aval)
 
 
-def _extreme(name, opposite, direction):
-    """`maximum` or `minimum`. Inside a region on CPUs it is the opposite of the negated floats: XLA hands `reduce` by
-    `maximum` to a library (YNNPACK, seen with jaxlib 0.10.2) that loses NaNs."""
-    whole = lexicographic(direction)
+def _make_max_min(name, opposite, direction):
+    """Make `maximum` or `minimum`; inside a region on CPUs it is the opposite of the negated floats.
+
+    XLA passes `reduce` by `maximum` to a library (YNNPACK, seen with jaxlib 0.10.2) that drops NaNs. The library does
+    not match the negated form.
+    """
+    complex_combine = lexicographic(direction)
 
     def combine(ctx, a, b, aval):
         if dtypes.is_complex(aval.dtype):
-            return whole(ctx, a, b, aval)
+            return complex_combine(ctx, a, b, aval)
         if aval.shape or ctx.platform != "cpu" or not dtypes.is_float(aval.dtype):
             return ctx.op(name, (a, b), aval)
         a, b = (ctx.op("stablehlo.negate", (v,), aval) for v in (a, b))
@@ -57,14 +61,14 @@ def _extreme(name, opposite, direction):
     return combine
 
 
-_add, _mul = _plain("stablehlo.add"), _plain("stablehlo.multiply")
-_max = _extreme("stablehlo.maximum", "stablehlo.minimum", "GT")
-_min = _extreme("stablehlo.minimum", "stablehlo.maximum", "LT")
-_PLAIN = {_max: "stablehlo.maximum", _min: "stablehlo.minimum"}
+_add, _mul = _make_op("stablehlo.add"), _make_op("stablehlo.multiply")
+_max = _make_max_min("stablehlo.maximum", "stablehlo.minimum", "GT")
+_min = _make_max_min("stablehlo.minimum", "stablehlo.maximum", "LT")
+_PLAIN_OPS = {_max: "stablehlo.maximum", _min: "stablehlo.minimum"}
 
 
 def _widened(ctx, x, combine):
-    """The operand as it is combined: small floats in float32 for sums and products."""
+    """Return the operand in the dtype of the reduction: float32 for sums and products of narrower floats."""
     aval = ctx.aval_in
     if combine in (_add, _mul) and dtypes.is_float(aval.dtype) and aval.dtype.itemsize < 4:
         wide = shaped(aval.shape, _F32)
@@ -76,12 +80,15 @@ def _region(combine, scalar):
     return Region((scalar, scalar), lambda ctx, a, b: combine(ctx, a, b, scalar))
 
 
-_BITS = {name: _plain(f"stablehlo.{name}") for name in ("and", "or", "xor")}
+_BITS = {name: _make_op(f"stablehlo.{name}") for name in ("and", "or", "xor")}
 
 
-def _gathered(ctx, x, aval):
-    """A whole copy on each partition: XLA's all-reduce between partitions on CPUs knows sums, products, extremes and
-    `and` and `or` of booleans only, and a program that would need another one does not compile."""
+def _replicate(ctx, x, aval):
+    """Replicate the operand over the partitions.
+
+    XLA's all-reduce between partitions on CPUs supports only sums, products, max/min, and `and` and `or` of booleans. A
+    program that needs another one does not compile.
+    """
     if ctx.local or ctx.platform != "cpu":
         return x
     return ctx.op("stablehlo.custom_call", (x,), aval, call_target_name="Sharding",
@@ -90,16 +97,19 @@ def _gathered(ctx, x, aval):
 
 # --- reductions ---------------------------------------------------------------------------------------------------
 def _reduce(ctx, x, aval, start, out, combine, axes):
-    """One reduction. XLA's all-reduce between partitions on CPUs knows extremes only as the plain operation, so there
-    the NaNs that this may lose are put back."""
-    scalar, plain, careless = _scalar(aval), None, id(ctx.eqn) in ctx.module.careless
-    if not ctx.local or careless:
-        plain = _PLAIN.get(combine) if dtypes.is_float(aval.dtype) else None
-    elif ctx.platform == "cpu" and combine in _PLAIN and not dtypes.is_complex(aval.dtype):
+    """Emit a reduction.
+
+    XLA's all-reduce between partitions on CPUs supports max/min only as the plain operation, which may drop NaNs. So
+    there the NaNs are restored by a second reduction.
+    """
+    scalar, plain, may_drop_nan = _scalar(aval), None, id(ctx.eqn) in ctx.module.careless
+    if not ctx.local or may_drop_nan:
+        plain = _PLAIN_OPS.get(combine) if dtypes.is_float(aval.dtype) else None
+    elif ctx.platform == "cpu" and combine in _PLAIN_OPS and not dtypes.is_complex(aval.dtype):
         x, aval, axes = _in_lanes(ctx, x, aval, start, combine, axes)
     region, axes = ctx.reducer_region(plain, scalar) if plain else _region(combine, scalar), ctx.i64s(sorted(axes))
     made = ctx.op("stablehlo.reduce", (x, start), out, regions=[region], dimensions=axes)
-    if careless or not plain:
+    if may_drop_nan or not plain:
         return made
     found = ctx.op("stablehlo.reduce", (ctx.compare(x, x, "NE", aval), ctx.const(False, _BOOL)),
                    shaped(out.shape, dtypes.BOOL), regions=[ctx.reducer_region("stablehlo.or", _BOOL)], dimensions=axes)
@@ -107,22 +117,22 @@ def _reduce(ctx, x, aval, start, out, combine, axes):
 
 
 def _in_lanes(ctx, x, aval, start, combine, axes):
-    """What is left to reduce (value, type, axes) of long rows: each row in pieces, one extreme per lane of a piece.
+    """Reduce long rows in part; return what remains to be reduced (value, type, axes).
 
-    XLA vectorises the loop over lanes and not the one along a row: 1,000,000 elements take 0.15 ms instead of 0.8. The
-    end of a row is taken twice, which changes no extreme: it covers what fills no piece, and keeps XLA from making one
-    reduction of the two.
+    Each row is split into pieces with one partial max/min per lane of a piece. XLA vectorises the loop over lanes but
+    not the one along a row: 1,000,000 elements take 0.15 ms instead of 0.8. The end of a row is reduced twice, which
+    changes no max/min. It covers the remainder that fills no piece, and prevents XLA from merging the two reductions.
     """
-    kept, ndim = len(aval.shape), len(aval.shape)
-    while kept and kept - 1 in axes:
-        kept -= 1
-    length, front = math.prod(aval.shape[kept:]), aval.shape[:kept]
-    other, pieces = [a for a in axes if a < kept], _sides(max(1, length // (_LANES * _ROWS)))
+    num_kept, ndim = len(aval.shape), len(aval.shape)
+    while num_kept and num_kept - 1 in axes:
+        num_kept -= 1
+    length, front = math.prod(aval.shape[num_kept:]), aval.shape[:num_kept]
+    other, pieces = [a for a in axes if a < num_kept], _sides(max(1, length // (_LANES * _ROWS)))
     size, many = math.prod(pieces) * _LANES, len(pieces)
     rows = length // size
     if aval.size < _MANY:
         return x, aval, axes
-    if kept == ndim:
+    if num_kept == ndim:
         return _in_pieces(ctx, x, aval, start, combine, axes)
     if rows < 2:
         return x, aval, axes
@@ -130,21 +140,24 @@ def _in_lanes(ctx, x, aval, start, combine, axes):
         [length], [rows * size], [*pieces, rows, _LANES], [size], [*pieces, 1, _LANES]))
     left = shaped((*(n for a, n in enumerate(front) if a not in other), *pieces, _LANES), aval.dtype)
 
-    def over(v, axes):
+    def reduce_(v, axes):
         return ctx.op("stablehlo.reduce", (v, start), left, regions=[_region(combine, _scalar(aval))],
                       dimensions=ctx.i64s(sorted(axes)))
 
-    x, none = ctx.reshape(x, flat), [0] * kept
-    made = over(ctx.reshape(_cut(ctx, x, [*none, 0], bulk.shape, bulk), split), [*other, kept + many])
+    x, none = ctx.reshape(x, flat), [0] * num_kept
+    made = reduce_(ctx.reshape(_cut(ctx, x, [*none, 0], bulk.shape, bulk), split), [*other, num_kept + many])
     last = ctx.reshape(_cut(ctx, x, [*none, length - size], flat.shape, end), one)
-    made = combine(ctx, made, over(last, [*other, kept + many]), left)
+    made = combine(ctx, made, reduce_(last, [*other, num_kept + many]), left)
     return made, left, list(range(len(left.shape) - many - 1, len(left.shape)))
 
 
 def _in_pieces(ctx, x, aval, start, combine, axes):
-    """The same where the last axis stays, whose elements are the lanes. XLA would do so too, by windows, but first write out
-    what it reduces. The pieces are more than 32: up to that many it makes one loop of the two, along which nothing is close;
-    and they are long enough for their results to be few."""
+    """The same if the last axis is kept: its elements are the lanes.
+
+    XLA would split the reduction itself, by windows, but would first write out the operand. There are more than 32
+    pieces: with fewer, XLA merges the two reductions into one loop, whose accesses are not contiguous. The pieces are
+    long enough that there are few partial results.
+    """
     axis = max(axes, key=lambda a: aval.shape[a])
     length, front, back = aval.shape[axis], aval.shape[:axis], aval.shape[axis + 1:]
     pieces = max(_ROWS + 1, -(-length // _ROWS))
@@ -155,17 +168,21 @@ def _in_pieces(ctx, x, aval, start, combine, axes):
         [rows * pieces], [pieces, rows], [pieces], [pieces, 1], [pieces]))
     none = [0] * len(aval.shape)
 
-    def over(v):
+    def reduce_(v):
         return ctx.op("stablehlo.reduce", (v, start), left, regions=[_region(combine, _scalar(aval))],
                       dimensions=ctx.i64s([axis + 1]))
 
     last = _cut(ctx, x, [*none[:axis], length - pieces, *none[axis + 1:]], aval.shape, end)
-    made = combine(ctx, over(ctx.reshape(_cut(ctx, x, none, bulk.shape, bulk), split)), over(ctx.reshape(last, one)), left)
+    made = combine(ctx, reduce_(ctx.reshape(_cut(ctx, x, none, bulk.shape, bulk), split)),
+                   reduce_(ctx.reshape(last, one)), left)
     return made, left, axes
 
 
 def _sides(pieces):
-    """At least so many pieces, along axes of at most 32: along a longer one XLA reduces by windows, which are written out."""
+    """Return the lengths of axes with at least `pieces` elements in total, each at most 32.
+
+    XLA reduces along a longer axis by windows, whose operand is written out.
+    """
     sides, axes = [], 1
     while _ROWS ** axes < pieces:
         axes += 1
@@ -181,16 +198,19 @@ def _reduction(combine, identity):
             return x
         x, aval = _widened(ctx, x, combine)
         if combine in _BITS.values() and (aval.dtype != dtypes.BOOL or combine is _BITS["xor"]):
-            x = _gathered(ctx, x, aval)
+            x = _replicate(ctx, x, aval)
         scalar, out = _scalar(aval), shaped(ctx.aval_out.shape, aval.dtype)
         made = _reduce(ctx, x, aval, ctx.const(identity(aval.dtype), scalar), out, combine, axes)
         return ctx.convert(made, out, ctx.aval_out)
     return rule
 
 
-def _written_out(combine, rule):
-    """On CPUs a long result of short reductions: the pieces combined one by one. XLA vectorises that loop and not the
-    one over the reduced elements: 1,250,000 sums of 3 take 0.5 ms instead of 8."""
+def _unroll_short(combine, rule):
+    """Wrap a rule for CPUs: a short reduction with a long result combines the slices one by one.
+
+    XLA vectorises the loop over the result but not the one over the reduced elements: 1,250,000 sums of 3 take 0.5 ms
+    instead of 8.
+    """
     def short(ctx, x, *, axes):
         aval, out = ctx.aval_in, ctx.aval_out
         if not axes or out.size < _MANY or not 0 < aval.size <= _FEW * out.size:
@@ -209,16 +229,17 @@ def _written_out(combine, rule):
 
 def reduce_lowering(ctx, *args, computation, dimensions):
     n = len(args) // 2
-    operands = [*(_gathered(ctx, x, a) for x, a in zip(args[:n], ctx.avals_in)), *args[n:]]
+    operands = [*(_replicate(ctx, x, a) for x, a in zip(args[:n], ctx.avals_in)), *args[n:]]
     avals = [_scalar(a) for a in ctx.avals_in[:n]]
     region = ctx.region(avals * 2, lambda ctx, *xs: ctx.inline(computation, xs))
     made = ctx.op("stablehlo.reduce", operands, *ctx.avals_out, regions=[region], dimensions=ctx.i64s(sorted(dimensions)))
     return made if len(avals) > 1 else (made,)
 
 
-# --- positions of extremes ----------------------------------------------------------------------------------------
+# --- argmax, argmin -----------------------------------------------------------------------------------------------
 def _arg(direction, worst):
-    """Reduce pairs (value, position): the better value, a NaN before all, then the lower position."""
+    """Make a rule that reduces pairs (value, position): the better value wins, NaN before all, then the lower position.
+    """
     def rule(ctx, x, *, axes, index_dtype):
         aval, out = ctx.aval_in, ctx.aval_out
         value, place = _scalar(aval), shaped((), index_dtype)
@@ -231,8 +252,8 @@ def _arg(direction, worst):
             def either(p, q):
                 return ctx.op("stablehlo.or", (p, q), _BOOL)
 
-            # a NaN is better than any number and equal to a NaN; of equal ones the lower place wins, so the order of pairs is
-            # total and the compiler may combine them in any order.
+            # A NaN is better than any number and equal to a NaN; of equal values the lower position wins. So the
+            # order of pairs is total, and the compiler may combine them in any order.
             better, equal = _compare(ctx, a, b, direction, value)
             if inexact:
                 a_nan, b_ok = ctx.compare(a, a, "NE", value), ctx.compare(b, b, "EQ", value)
@@ -250,8 +271,10 @@ def _arg(direction, worst):
 
 
 def _arg_two_passes(combine, worst, rule):
-    """On CPUs, along long axes: the extreme value first, then the lowest position that has it (or is NaN). Both loops
-    are vectorised: 0.7 ms instead of 5.4 for 1,000,000 elements."""
+    """Wrap a rule for CPUs and long axes: first the max/min, then the lowest position that attains it (or is NaN).
+
+    Both loops are vectorised: 0.7 ms instead of 5.4 for 1,000,000 elements.
+    """
     def long(ctx, x, *, axes, index_dtype):
         aval, out = ctx.aval_in, ctx.aval_out
         n = aval.shape[axes[0]]
@@ -271,7 +294,7 @@ def _arg_two_passes(combine, worst, rule):
 
 
 def _compare(ctx, a, b, direction, aval):
-    """(a <direction> b, a == b); complex numbers lexicographically."""
+    """Return (a <direction> b, a == b); complex numbers are compared lexicographically."""
     if not dtypes.is_complex(aval.dtype):
         return ctx.compare(a, b, direction, aval), ctx.compare(a, b, "EQ", aval)
     part = shaped((), dtypes.real_of(aval.dtype))
@@ -303,7 +326,7 @@ for _prim, _combine, _identity in (
         (prims.reduce_and_p, _BITS["and"], _ones), (prims.reduce_or_p, _BITS["or"], _zero),
         (prims.reduce_xor_p, _BITS["xor"], _zero)):
     lowering_rules.define(_prim, _reduction(_combine, _identity))
-    platform_rules("cpu").define(_prim, _written_out(_combine, lowering_rules[_prim]))
+    platform_rules("cpu").define(_prim, _unroll_short(_combine, lowering_rules[_prim]))
 lowering_rules.define(prims.reduce_p, reduce_lowering)
 lowering_rules.define(prims.argmax_p, _arg("GT", lowest))
 lowering_rules.define(prims.argmin_p, _arg("LT", highest))

@@ -1,4 +1,4 @@
-"""Lowering of ops that move elements: one StableHLO operation each."""
+"""Lowering of primitives that move elements: one StableHLO operation each."""
 from __future__ import annotations
 
 from lamina_ir import prims, shaped

@@ -1,4 +1,4 @@
-"""Lowering of `linear_solve`: the program that solves."""
+"""Lowering of `linear_solve`: a call of its solver."""
 from __future__ import annotations
 
 from typing import Any

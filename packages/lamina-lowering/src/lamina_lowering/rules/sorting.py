@@ -1,4 +1,5 @@
-"""Lowering of `sort` and `top_k` in NumPy's order: -0 equals 0, NaN comes last, complex numbers part by part."""
+"""Lowering of `sort` and `top_k` in NumPy's order: -0 equals 0, NaN is last, complex numbers are ordered by their
+parts."""
 from __future__ import annotations
 
 import math
@@ -14,21 +15,25 @@ __all__: list[str] = []
 
 _BOOL = shaped((), dtypes.BOOL)
 _I32 = shaped((), np.dtype("int32"))
-_LARGE, _LONG, _PIECE = 1 << 17, 1 << 20, 1 << 14  # bytes from which `top_k` goes by rows on CPUs, by pieces; of some rows
-_FEW = 256  # up to so many elements a comparator of its own is about as quick, and one kernel is compiled, not four
+# Bytes from which `top_k` runs row by row on CPUs; bytes of a row from which it is split into pieces; bytes of a
+# group of rows.
+_LARGE, _LONG, _PIECE = 1 << 17, 1 << 20, 1 << 14
+_FEW = 256  # up to this size a custom comparator is about as fast, and compiles one kernel instead of four
 
 
-def _any(ctx, x, y):
+def _or(ctx, x, y):
     return ctx.op("stablehlo.or", (x, y), _BOOL)
 
 
-def _all(ctx, x, y):
+def _and(ctx, x, y):
     return ctx.op("stablehlo.and", (x, y), _BOOL)
 
 
 def _parts(ctx, x, y, aval):
-    """The comparisons a key stands for, most important first: (x, y, aval) triples. A NaN in a part of a complex
-    number counts before the parts do."""
+    """Return the comparisons of a key, most significant first, as (x, y, aval) triples.
+
+    For complex numbers, whether a part is NaN is compared before the parts.
+    """
     if not dtypes.is_complex(aval.dtype):
         return [(x, y, aval)]
     part = shaped((), dtypes.real_of(aval.dtype))
@@ -42,19 +47,22 @@ def _below(ctx, x, y, aval):
     below = ctx.compare(x, y, "LT", aval)
     if not dtypes.is_float(aval.dtype):
         return below
-    return _any(ctx, below, _all(ctx, ctx.compare(y, y, "NE", aval), ctx.compare(x, x, "EQ", aval)))
+    return _or(ctx, below, _and(ctx, ctx.compare(y, y, "NE", aval), ctx.compare(x, x, "EQ", aval)))
 
 
 def _equal(ctx, x, y, aval):
     equal = ctx.compare(x, y, "EQ", aval)
     if not dtypes.is_float(aval.dtype):
         return equal
-    return _any(ctx, equal, _all(ctx, ctx.compare(y, y, "NE", aval), ctx.compare(x, x, "NE", aval)))
+    return _or(ctx, equal, _and(ctx, ctx.compare(y, y, "NE", aval), ctx.compare(x, x, "NE", aval)))
 
 
 def _sort_floats(ctx, x, dimension, is_stable):
-    """One float array: compilers know the comparator `a < b` and have fast code for it (1,000,000 elements on a CPU: 70
-    ms instead of 230). So NaNs are sorted as infinities, and as many last places as there were NaNs are set to NaN."""
+    """Sort one float array with the comparator `a < b`.
+
+    XLA has fast code for this comparator: 1,000,000 elements on a CPU take 70 ms instead of 230. NaNs are sorted as
+    infinities; then as many trailing elements as there were NaNs are set to NaN.
+    """
     aval, count = ctx.aval_in, _I32
     scalar, flags = shaped((), aval.dtype), shaped(aval.shape, dtypes.BOOL)
     counts = shaped(aval.shape, count.dtype)
@@ -72,8 +80,12 @@ def _sort_floats(ctx, x, dimension, is_stable):
 
 
 def _sums(ctx, x, aval, rows, dimension):
-    """Sums along one dimension. XLA cuts a sum on CPUs into windows, for which it writes out the operand; a pair of sums
-    it does not cut: one kernel, and no copy. It would drop a second sum that nobody reads, so it is added: of zeros."""
+    """Sum along one dimension.
+
+    On CPUs XLA splits a sum into windows and writes out the operand for these. It does not split a reduction of two
+    operands, so a second sum, of zeros, is added: one kernel without a copy. XLA would remove an unused second sum, so
+    its result is added to the first.
+    """
     scalar, axes = shaped((), aval.dtype), ctx.i64s([dimension])
     zero = ctx.const(0, scalar)
     if ctx.platform != "cpu" or not ctx.local:
@@ -88,16 +100,16 @@ def _sums(ctx, x, aval, rows, dimension):
 
 def sort_lowering(ctx, *xs, dimension, is_stable, num_keys):
     if len(xs) == 1 and dtypes.is_float(ctx.aval_in.dtype) and ctx.aval_in.dtype.itemsize > 1 and \
-            ctx.aval_in.size > _FEW:  # has infinities
+            ctx.aval_in.size > _FEW:  # dtypes with infinities
         return (_sort_floats(ctx, xs[0], dimension, is_stable),)
     scalars = [shaped((), a.dtype) for a in ctx.avals_in]
 
     def before(ctx, *pairs):
-        """Key by key: below in the first key, or equal in it and below in the next, ..."""
+        """Compare lexicographically: less in the first key, or equal in it and less in the next, ..."""
         steps = [step for k in range(num_keys) for step in _parts(ctx, pairs[2 * k], pairs[2 * k + 1], scalars[k])]
         result = _below(ctx, *steps[-1])
         for step in reversed(steps[:-1]):
-            result = _any(ctx, _below(ctx, *step), _all(ctx, _equal(ctx, *step), result))
+            result = _or(ctx, _below(ctx, *step), _and(ctx, _equal(ctx, *step), result))
         return result
 
     region = ctx.region([s for s in scalars for _ in range(2)], before)
@@ -105,7 +117,7 @@ def sort_lowering(ctx, *xs, dimension, is_stable, num_keys):
     return made if len(xs) > 1 else (made,)
 
 
-# --- the largest --------------------------------------------------------------------------------------------------
+# --- top_k --------------------------------------------------------------------------------------------------------
 def top_k_lowering(ctx, x, *, axis, k):
     aval, values = ctx.aval_in, ctx.avals_out[0]
     if aval.dtype == dtypes.BOOL:
@@ -116,7 +128,7 @@ def top_k_lowering(ctx, x, *, axis, k):
 
 
 def _top_k(ctx, x, aval, axis, k):
-    """`chlo.top_k` works along the last axis."""
+    """Move the axis last, where `chlo.top_k` works."""
     order = [*(a for a in range(len(aval.shape)) if a != axis), axis]
     moved = shaped(tuple(aval.shape[a] for a in order), aval.dtype)
     if axis != len(order) - 1:
@@ -131,7 +143,10 @@ def _top_k(ctx, x, aval, axis, k):
 
 
 def _top_k_last(ctx, x, aval, k):
-    """The copy without signs that `_plain_top_k` reads is one of a few rows, or of a part of one, where the array is large."""
+    """Emit `top_k` along the last axis; for large arrays in a loop over groups of rows, or over pieces of a row.
+
+    `_plain_top_k` copies its operand without the signs of zeros and NaNs. In the loop that copy is small.
+    """
     *front, n = aval.shape
     rows, row = math.prod(front), n * aval.dtype.itemsize
     if not dtypes.is_float(aval.dtype) or ctx.platform != "cpu" or not ctx.local or rows * row < _LARGE or not k:
@@ -154,7 +169,7 @@ def _results(aval, k):
 
 
 def _plain_top_k(ctx, x, aval, k):
-    """`chlo.top_k` orders floats by their bits: so zeros and NaNs lose their signs."""
+    """Emit `chlo.top_k`, which orders floats by their bits, after removing the signs of zeros and NaNs."""
     if dtypes.is_float(aval.dtype):
         zero = ctx.const(0, aval)
         x = ctx.select(ctx.compare(x, zero, "EQ", aval), zero, x, aval)
@@ -163,21 +178,24 @@ def _plain_top_k(ctx, x, aval, k):
 
 
 def _by_rows(ctx, x, aval, k, count, size):
-    """`count` rows at a time, or of one row a piece of `size` elements; the last turn takes some rows again where they do not
-    come out even. Results `[rows, k]`, or one row for each piece, whose places count from its beginning."""
+    """Loop over `count` rows at a time, or over pieces of `size` elements of one row.
+
+    If `count` does not divide the number of rows, the last iteration repeats some. The results have shape `[rows, k]`,
+    or one row for each piece, with positions counted from the start of the piece.
+    """
     rows, n = aval.shape
     pieces = n // size
     whole, part = shaped((rows * pieces, size), aval.dtype), shaped((count, size), aval.dtype)
     outs = _results(whole, k)
     zero, last, many = ctx.const(0, _I32), ctx.const(rows * pieces - count, _I32), ctx.const(pieces, _I32)
 
-    def going(ctx, i, *outs):
+    def has_next(ctx, i, *outs):
         return ctx.compare(i, ctx.const(rows * pieces, _I32), "LT", _I32)
 
-    def turn(ctx, i, *wholes):
+    def step(ctx, i, *wholes):
         at, begin = ctx.op("stablehlo.minimum", (i, last), _I32), zero
         line = at
-        if pieces > 1:  # of the array itself: rows that were cut out of it, or into pieces, would be a copy
+        if pieces > 1:  # slice the array itself: reshaping it into pieces first would be a copy
             line, begin = ctx.op("stablehlo.divide", (at, many), _I32), ctx.op("stablehlo.remainder", (at, many), _I32)
             begin = ctx.op("stablehlo.multiply", (begin, ctx.const(size, _I32)), _I32)
         lines = ctx.op("stablehlo.dynamic_slice", (x, line, begin), part, slice_sizes=ctx.i64s(part.shape))
@@ -186,12 +204,14 @@ def _by_rows(ctx, x, aval, k, count, size):
         return ctx.op("stablehlo.add", (i, ctx.const(count, _I32)), _I32), *made
 
     start, types = (zero, *(ctx.const(0, a) for a in outs)), (_I32, *outs)
-    return ctx.op("stablehlo.while", start, *types, regions=[ctx.region(types, going), ctx.region(types, turn)])[1:]
+    return ctx.op("stablehlo.while", start, *types, regions=[ctx.region(types, has_next), ctx.region(types, step)])[1:]
 
 
 def _of_pieces(ctx, x, aval, k, size):
-    """Long rows as several: the largest of a row are among the largest of its pieces and what fills no piece. Of equals the
-    first is kept, because the pieces stand in their order."""
+    """Find the top k of long rows from the top k of their pieces and the remainder.
+
+    Among equal elements the first is kept, because the pieces are in order.
+    """
     rows, n = aval.shape
     count = n // size
     rest, several, places, each = (shaped(shape, d) for shape, d in (

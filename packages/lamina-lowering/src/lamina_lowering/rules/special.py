@@ -1,6 +1,7 @@
-"""Lowering of the incomplete functions: formulas over emitted operations, loops as `while` over all elements.
+"""Lowering of incomplete gamma and beta functions: formulas over emitted operations, with loops as one `while` for all
+elements.
 
-An element that has converged stays as it is while others go on.
+Elements that have converged keep their state while the loop continues for others.
 """
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _BOOL = shaped((), dtypes.BOOL)
 
 
 class _Number:
-    """An emitted value with operators."""
+    """An emitted value with arithmetic operators."""
 
     __slots__ = ("m", "v")
 
@@ -50,7 +51,7 @@ class _Number:
 
 
 class _Numbers:
-    """The arithmetic `m` of `lamina_ir.prims.special`, on values of one type."""
+    """The arithmetic `m` of `lamina_ir.prims.special`, on emitted values of one type."""
 
     def __init__(self, ctx, aval):
         info = dtypes.finfo(aval.dtype)
@@ -85,7 +86,7 @@ class _Numbers:
         return _Number(self, self.ctx.select(p, self.value(x), self.value(y), self.aval))
 
     def loop(self, step, fixed, state):
-        # The loop goes on while any element does; those that are done (not `on`) keep their state.
+        # The loop continues while any element has not converged; converged ones (not `on`) keep their state.
         ctx, f = self.ctx, len(fixed)
         types = [self.aval] * (f + len(state)) + [self.flags]
 
@@ -128,7 +129,7 @@ def _lowering(formula):
     return lower
 
 
-for _prim, _mode in ((prims.igamma_p, "lower"), (prims.igammac_p, "upper"), (prims.igamma_grad_a_p, "slope"),
+for _prim, _mode in ((prims.igamma_p, "lower"), (prims.igammac_p, "upper"), (prims.igamma_grad_a_p, "derivative"),
                      (prims.random_gamma_grad_p, "sample")):
     lowering_rules.define(_prim, _lowering(lambda m, a, x, mode=_mode: incomplete_gamma(m, a, x, mode)))
 lowering_rules.define(prims.regularized_incomplete_beta_p, _lowering(incomplete_beta))

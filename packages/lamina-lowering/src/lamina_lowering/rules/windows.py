@@ -1,4 +1,5 @@
-"""Lowering of window ops. Negative padding is cut off beforehand: not every backend's windows know it."""
+"""Lowering of window operations. Negative padding is emitted as a slice, because not every backend supports it in
+windows."""
 from __future__ import annotations
 
 import numpy as np
@@ -15,15 +16,15 @@ _BOOL = shaped((), dtypes.BOOL)
 
 
 def _cut(length, padding):
-    """What a padding takes from both ends (as negative numbers), and the padding that is left to add."""
+    """Return what padding removes at both ends (as negative numbers), and the padding that remains to be added."""
     low, high = (min(p, 0) for p in padding)
     if length + low + high > 0:
         return low, high, (max(padding[0], 0), max(padding[1], 0))
     return -length, 0, (0, max(length + sum(padding), 0))
 
 
-def _cropped(ctx, xs, starts, avals, base_dilation, padding):
-    """Operands spread and cropped where a padding is negative; the rest of the padding and the dilation left."""
+def _crop(ctx, xs, starts, avals, base_dilation, padding):
+    """Dilate and crop operands if a padding is negative; also return the remaining padding and dilation."""
     if all(low >= 0 and high >= 0 for low, high in padding):
         return xs, avals, base_dilation, padding
     lengths = [dilated_length(n, b) for n, b in zip(avals[0].shape, base_dilation, strict=True)]
@@ -40,8 +41,8 @@ def _reduce_window(ctx, xs, starts, avals, outs, region, *, base_dilation, paddi
         found = [ctx.const(0, out) for out in outs]
         return found if len(outs) > 1 else found[0]
     if not avals[0].shape:
-        return xs if len(xs) > 1 else xs[0]  # the only window's only element; starts are neutral
-    xs, avals, base_dilation, padding = _cropped(ctx, xs, starts, avals, base_dilation, padding)
+        return xs if len(xs) > 1 else xs[0]  # one window with one element; the initial values are neutral
+    xs, avals, base_dilation, padding = _crop(ctx, xs, starts, avals, base_dilation, padding)
     return ctx.op("stablehlo.reduce_window", (*xs, *starts), *outs, regions=[region],
                   base_dilations=ctx.i64s(base_dilation), padding=ctx.matrix(padding),
                   window_dilations=ctx.i64s(window_dilation), window_dimensions=ctx.i64s(window_dimensions),
@@ -67,7 +68,7 @@ def reduce_window_lowering(ctx, *args, computation, **params):
 
 
 def _keeps(ctx, a, b, select, aval):
-    """Whether `a` stays chosen when `b` comes: it is as good, or NaN."""
+    """Return whether `a` is kept over `b`: it is at least as good, or NaN."""
     good = ctx.compare(a, b, "GE" if select == "ge" else "LE", aval)
     if not dtypes.is_inexact(aval.dtype):
         return good
@@ -75,9 +76,9 @@ def _keeps(ctx, a, b, select, aval):
 
 
 def select_and_gather_add_lowering(ctx, t, x, *, select, **params):
-    """A reduction of (operand, tangent, whether it is an element) that keeps the better element, the earlier of equals.
+    """Emit a reduction of (operand, tangent, is element) that keeps the better element, and the earlier of equals.
 
-    An element may be as low as what stands in padding, but goes before it.
+    Padding may contain the lowest value, too, so the flag makes every element win against padding.
     """
     ta, xa = ctx.avals_in
     key, value, real = shaped((), xa.dtype), shaped((), ta.dtype), shaped(xa.shape, dtypes.BOOL)
@@ -133,13 +134,16 @@ def select_and_scatter_add_lowering(ctx, source, x, *, padding, select, window_d
 
 
 def _scatter_of_two_dtypes(ctx, source, x, sa, xa, made, padding, select, window_dimensions, window_strides):
-    """StableHLO wants one dtype. The chosen places are found by a reduction of pairs (operand, place) and added to."""
+    """Emit the operation for two dtypes, since StableHLO needs a single one.
+
+    A reduction of pairs (operand, position) finds the selected positions, and a scatter adds to them.
+    """
     place, key, value = shaped((), np.dtype("int32")), shaped((), xa.dtype), shaped((), made.dtype)
     size = xa.size
     flat = ctx.reshape(ctx.iota(shaped((size,), place.dtype), 0), shaped(xa.shape, place.dtype))
 
     def pick(ctx, a, i, b, j):
-        # Place `size` is that of no element (padding), which any element is better than.
+        # Position `size` denotes padding, which loses against every element.
         left = ctx.op("stablehlo.and", (_keeps(ctx, a, b, select, key),
                                         ctx.compare(i, ctx.const(size, place), "LT", place)), _BOOL)
         left = ctx.op("stablehlo.or", (left, ctx.compare(j, ctx.const(size, place), "EQ", place)), _BOOL)

@@ -1,12 +1,10 @@
-"""The doors below the public names, one for each kind of reader; all their names are here too.
+"""Extension API, one module per use; this package re-exports all their names.
 
-- `extend.ops`: for people who add ops: `bind`, types of values, arguments checked and made alike.
-- `extend.transformations`: for people who write transformations: traces, staging, custom calls, mapped axes, source
-  lines of rules.
-- `extend.dispatchers`: for people who make staged functions into fast calls: what `jit` was given, errors about
+- `extend.ops`: add primitives: `bind`, types of values, checks and normalization of arguments.
+- `extend.transformations`: write transformations: traces, staging, custom calls, mapped axes, source lines of rules.
+- `extend.dispatchers`: write dispatchers, which make fast calls from staged functions: jit options, errors about
   arguments, tracebacks, logs.
-- `extend.runtimes`: for people who bring arrays of their own: the arrays of NumPy's evaluator, and types that are
-  taken for arrays.
+- `extend.runtimes`: add array types: the arrays of the NumPy evaluator, and the set of types that count as arrays.
 """
 from . import dispatchers, ops, runtimes, transformations
 from .dispatchers import *

@@ -1,7 +1,9 @@
-"""For people who make staged functions into fast calls: what `jit` was given, errors about arguments, tracebacks, logs.
+"""Extension API for dispatchers, which make fast calls from staged functions.
 
-`logger` is the `logging.Logger` called `lamina`; the settings `log_compiles` and `explain_cache_misses` write there.
-`TOLD_IN_NAME` are the kinds of errors that `in_name` tells in the name of what was called.
+It covers jit options, errors about arguments, tracebacks and logs.
+
+`logger` is the `logging.Logger` named `lamina`, to which the settings `log_compiles` and `explain_cache_misses` write.
+`RENAMED_ERRORS` are the error classes whose messages `rename_errors` changes to start with the called function's name.
 """
 from ..arguments import argument_path, duck_types, flat_arguments, flat_results, flat_types, result_path
 from ..parameters import argument_name, parameter_names

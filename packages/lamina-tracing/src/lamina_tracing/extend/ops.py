@@ -1,4 +1,4 @@
-"""For people who add ops: `bind`, types of values, arguments checked and made alike."""
+"""Extension API for new primitives: `bind`, types of values, checks and normalization of arguments."""
 from ..arguments import requested_dtype
 from ..statics import as_tuple
 from ..lax._bounds import check_index, checks_bounds

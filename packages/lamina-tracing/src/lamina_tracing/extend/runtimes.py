@@ -1,6 +1,7 @@
-"""For people who bring arrays of their own: the arrays of NumPy's evaluator, and types that are taken for arrays.
+"""Extension API for new array types: the arrays of the NumPy evaluator, and the set of types that count as arrays.
 
-`array_types` is the set of NumPy's types that are taken for arrays: `numpy.ndarray` and the scalars of every dtype.
+`array_types` is the set of NumPy types that are accepted as arrays: `numpy.ndarray` and the scalar types of every
+dtype.
 """
 from ..array import HostArray, array_types, register_array_type
 

@@ -1,12 +1,13 @@
-"""For people who write transformations: traces, staging, custom calls, mapped axes, source lines of rules.
+"""Extension API for transformations: traces, staging, custom calls, mapped axes, source lines of rules.
 
 Three names are values, not functions:
 
-- `now` is this thread's state: `now.trace` handles ops without traced arguments (`EVALUATION`, or the trace that writes a
-  program), `now.depth` is the level of the innermost transformation, `now.axes` the mapped axes in scope, `now.scope` the
-  names around, `now.source` the line that equations get (None: that of the user's code that is running).
-- `EVALUATION` is the trace at the end of every walk: it runs ops on concrete values.
-- `eager_lines` is not empty while ops that run at once are to know their lines too, as when NaNs are looked for.
+- `trace_state` is this thread's state. `trace` handles primitives without traced operands: it is `EVALUATION`, or the
+  trace that stages a program. `depth` is the level of the innermost transformation, `axes` are the mapped axes in
+  scope, `scope` is the name stack, and `source` is the source line of new equations (None: that of the running user
+  code).
+- `EVALUATION` is the trace of level 0: it runs primitives on concrete values.
+- `eager_source_requests` is not empty while eager primitives must know their source lines too, as for the NaN checks.
 """
 from ..parameters import function_name
 from ..custom import (CustomCall, Positional, arrays_of, call_custom, deepest, holds_tracers, in_scope, lead_with,

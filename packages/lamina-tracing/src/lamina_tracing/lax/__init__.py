@@ -2,10 +2,9 @@
 from typing import TYPE_CHECKING
 
 from . import fft as _fft
-from . import (calls, collectives, control, conversions, convolution, creation, custom, elementwise, indexing,
+from . import (collectives, control, conversions, convolution, creation, custom, elementwise, indexing,
                named_einsum, products, random_bits, reductions, scattering, shape, sorting, special, tokens, windows)
 from . import factorizations as factorizations
-from .calls import *
 from .collectives import *
 from .control import *
 from .conversions import *
@@ -28,6 +27,6 @@ from .windows import *
 
 if not TYPE_CHECKING:  # checkers, which cannot follow this, take all names where there is no list
     __all__ = [name for family in (elementwise, conversions, special, creation, shape, reductions, windows, products,
-                                   convolution, _fft, indexing, scattering, sorting, random_bits, calls,
+                                   convolution, _fft, indexing, scattering, sorting, random_bits,
                                    collectives, named_einsum, control, custom, tokens)
                for name in family.__all__]

@@ -14,17 +14,11 @@ from ..stage import stage
 from ..trace import bind, now, staged_for
 from ..tracer import Tracer, stands_for_array, typeof
 
-__all__ = ["Body", "cast", "check_callable", "check_carry", "flat_avals", "join_branches", "leaf_path",
+__all__ = ["Body", "cast", "check_carry", "flat_avals", "join_branches", "leaf_path",
            "meet_weak", "settle", "side_by_side", "stage_body"]
 
 _MOST_PROGRAMS = 256  # per function
 _staged = PerFunction()
-
-
-def check_callable(call: str, what: str, fun: Any) -> None:
-    """TypeError when `fun` is no function."""
-    if not callable(fun):
-        raise TypeError(f"{call}: {what} must be a function; got {type(fun).__name__}: {fun!r:.60}")
 
 
 class Body(NamedTuple):

@@ -11,7 +11,8 @@ from ..jitting import jit
 from ..trace import bind
 from ..tracer import Tracer, typeof
 from ..tracebacks import boundary
-from ._bodies import Body, check_callable, flat_avals, join_branches, side_by_side, stage_body
+from ._common import check_callable
+from ._bodies import Body, flat_avals, join_branches, side_by_side, stage_body
 from .conversions import convert_element_type
 from .elementwise import clamp, ne
 from .elementwise import min as smaller

@@ -15,7 +15,7 @@ from ..array import Array, ArrayLike, HostArray
 from ..trace import EVALUATION, bind, now
 from ..tracer import typeof
 
-__all__ = ["ArrayLike", "as_dtype", "as_int", "as_ints", "bind", "check_axes", "check_axis", "full_like",
+__all__ = ["ArrayLike", "as_dtype", "as_int", "as_ints", "bind", "check_axes", "check_axis", "check_callable", "full_like",
            "given_back", "is_name", "match_scalars", "named", "one_like", "refuse_name", "scalar",
            "typeof", "zeros_like"]
 
@@ -29,6 +29,12 @@ def given_back(x: ArrayLike) -> Array:
     if isinstance(x, np.ndarray) and not isinstance(x, HostArray) and now.trace is EVALUATION and x.dtype != dtypes.float0:
         return slots.evaluator.array(x, typeof(x))
     return x  # type: ignore[return-value]  # an array or a traced value, or taken for one by the program being written
+
+
+def check_callable(call: str, what: str, fun: Any) -> None:
+    """Raise TypeError unless `fun` can be called."""
+    if not callable(fun):
+        raise TypeError(f"{call}: {what} must be a function; got {type(fun).__name__}: {fun!r:.60}")
 
 
 def named(fun: Any, name: str, doc: str) -> Any:

@@ -13,8 +13,7 @@ from lamina_ir.prims import highest, lowest
 
 from ..stage import stage
 from ..tracer import Tracer
-from ._bodies import check_callable
-from ._common import bind, typeof
+from ._common import bind, check_callable, typeof
 from .conversions import convert_element_type
 
 __all__ = ["IDENTITIES", "Combination", "stage_combination", "with_start"]

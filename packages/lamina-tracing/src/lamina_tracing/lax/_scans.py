@@ -11,7 +11,8 @@ from ..parameters import function_name
 from ..trace import bind
 from ..tracer import Tracer, typeof
 from ..tracebacks import boundary
-from ._bodies import cast, check_callable, check_carry, flat_avals, leaf_path, meet_weak, settle, stage_body
+from ._common import check_callable
+from ._bodies import cast, check_carry, flat_avals, leaf_path, meet_weak, settle, stage_body
 from .shape import broadcast_in_dim, concatenate, index_in_dim, reshape, slice_in_dim
 
 __all__ = ["check_loop", "map", "scan", "scan_flat", "weak_met"]

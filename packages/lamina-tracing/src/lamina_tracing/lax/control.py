@@ -16,7 +16,8 @@ from ..parameters import function_name
 from ..trace import bind
 from ..tracer import Tracer, typeof
 from ..tracebacks import boundary
-from ._bodies import cast, check_callable, check_carry, flat_avals, settle, stage_body
+from ._common import check_callable
+from ._bodies import cast, check_carry, flat_avals, settle, stage_body
 from ._branches import cond, platform_dependent, switch
 from ._scans import check_loop, map, scan, scan_flat, weak_met
 from .elementwise import add

@@ -10,8 +10,7 @@ from lamina_ir import ShapeError
 
 from ..parameters import function_name
 from ..call_errors import in_name
-from ._bodies import check_callable
-from ._common import ArrayLike, typeof
+from ._common import ArrayLike, check_callable, typeof
 from .control import while_loop
 from .creation import full
 from .elementwise import lt, select
