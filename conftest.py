@@ -1,4 +1,4 @@
-"""For every test in the house: examples in docstrings may use `np`; `--one-of N` takes a sample."""
+"""Settings for all tests: examples in docstrings may use `np`; `--one-of N` runs a sample."""
 from __future__ import annotations
 
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 
 
 def pytest_addoption(parser: Any) -> None:
-    parser.addoption("--one-of", type=int, default=1, metavar="N", help="run every N-th test alone")
+    parser.addoption("--one-of", type=int, default=1, metavar="N", help="run only every N-th test")
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:

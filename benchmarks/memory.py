@@ -71,7 +71,7 @@ def measure(name: str, shapes: int) -> None:
     """The rows of one program."""
     import lamina
     import lamina.numpy as jnp
-    from lamina_runtime import compiling
+    from lamina_runtime._compile import executable_cache
     call = programs()[name]
     client = lamina.devices()[0].client
     row = [f"{resident_megabytes():.0f}"]
@@ -80,7 +80,7 @@ def measure(name: str, shapes: int) -> None:
         if n % max(shapes // 10, 1) == 0:
             row.append(f"{resident_megabytes():.0f}")
             print(f"{name:14} {n:6}  {row[-1]:>5} MB  {len(client.live_executables()):5} executables alive, "
-                  f"{compiling.resident()[1] / 1e6:.0f} MB estimated", file=sys.stderr, flush=True)
+                  f"{executable_cache.memory_usage()[1] / 1e6:.0f} MB estimated", file=sys.stderr, flush=True)
     print(f"| {name} | {' | '.join(row)} |", flush=True)
 
 

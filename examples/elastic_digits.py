@@ -1,7 +1,7 @@
-"""Training on handwritten digits that goes on when a process dies: of three processes the first is killed in the middle.
+"""Train on handwritten digits and continue after a process failure: the first of three processes is killed in the middle.
 
-The two that are left meet again, with the devices they have, and go on from the last kept state. As each step looks at all
-images, the result is that of one process alone, computed at the end to compare. The page: docs/elastic-training.md.
+The other two reconnect and continue from the last checkpoint. Each step uses all images, so the result equals that of a
+single process, computed at the end for comparison. The page is docs/multi_process/elastic-training.md.
 """
 import os
 import signal

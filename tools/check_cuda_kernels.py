@@ -52,11 +52,11 @@ def verdicts(known: set[str]) -> tuple[list[str], list[str]]:
     from lamina_ir import MissingRuleError, UnboundAxisError, aval_of, prims
     from lamina_ir.testing.samples import samples_of
     from lamina_lowering import lower
-    from lamina_lowering.testing import one_op, run_lowered
+    from lamina_lowering.testing import single_eqn_program, run_lowered
     asked, wrong = [], []
     for row in (row for op in prims.ALL for row in samples_of(op)):
         try:
-            lowered = lower(one_op(row.prim, [aval_of(a) for a in row.args], row.params), platform="cuda")
+            lowered = lower(single_eqn_program(row.prim, [aval_of(a) for a in row.args], row.params), platform="cuda")
         except (MissingRuleError, NotImplementedError, UnboundAxisError):
             continue
         text = lowered.as_text()
@@ -71,7 +71,7 @@ def verdicts(known: set[str]) -> tuple[list[str], list[str]]:
         else:
             answer = "it ran, without a GPU"
         if not answer.endswith(STREAM_ALONE):
-            wrong.append(f"{asked[-1]} {row.params} on {[aval_of(a).short() for a in row.args]}: {answer}")
+            wrong.append(f"{asked[-1]} {row.params} on {[aval_of(a).str_short() for a in row.args]}: {answer}")
     return asked, wrong
 
 

@@ -1,258 +1,143 @@
-"""Checks that every public function of the library wing, and all at the rooms' doors, has a whole docstring.
+"""Check that the docstrings of public functions and classes are complete; print one line for each gap.
 
-usage: python tools/check_docstrings.py [--list] [--doors] [FOLDER ...]
+usage: python tools/check_docstrings.py
 
-Prints one line per gap.
+- Functions of the library packages: a one-line summary, `Args:` with every parameter, `Returns:`, `Raises:`, `Source:` and an
+  example.
+- Functions and classes in the `extend` of the lower packages: the same without `Source:`; `Raises:` if the body raises, and
+  `Attributes:` for a named tuple. What is neither is named in the docstring of its module.
 
-A whole docstring (docs/docstrings.md) has a summary of one line, `Args:` naming every parameter, `Returns:`, `Raises:`, a
-`Source:` and an example, in this order. Without folders, the names in `tools/docstrings_to_do.txt` are let off, and a name
-there whose docstring is whole is a breach: the list only gets shorter. With folders (`_reduce`, `linalg`,
-`lamina_random`) all functions that live there are checked. `--list` prints how many are left per folder.
-
-`--doors` checks the functions and classes that the rooms below the wing show in `extend` instead: a summary, `Args:` (or a
-class's `Attributes:`) naming every parameter, `Returns:` where something is returned, `Raises:` where the body raises, and an
-example. What is neither function nor class must be named in the docstring of the module that shows it.
+ruff (`D`) checks the form of docstrings. Neither ruff nor pydoclint parses an entry for several parameters (`x, y: ...`), knows
+what is public, or requires an example (pytest runs the examples).
 """
 from __future__ import annotations
 
-import argparse
 import ast
-import collections
 import importlib
 import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-TO_DO = ROOT / "tools" / "docstrings_to_do.txt"
-MODULES = ("lamina_numpy", "lamina_numpy.linalg", "lamina_numpy.fft", "lamina_numpy.flatten_util",
-           "lamina_numpy.image", "lamina_numpy.ops",
-           "lamina_numpy.special", "lamina_random", "lamina_nn", "lamina_nn.initializers", "lamina_nn.optimizers",
-           "lamina_nn.rnn", "lamina_nn.stax", "lamina_scipy", "lamina_scipy.ode")
-ROOMS = ("lamina_numpy", "lamina_random", "lamina_nn", "lamina_scipy")
-SECTIONS = ("Args", "Returns", "Raises", "Source", ">>>")
-DOORS = ("lamina_ir", "lamina_tracing", "lamina_autodiff", "lamina_batching", "lamina_parallel", "lamina_lowering")
-DOOR_SECTIONS = ("Args", "Returns", "Raises", "Attributes", ">>>")
-WIDTH = 120
+LIBRARY = ("lamina_numpy", "lamina_random", "lamina_nn", "lamina_scipy")
+# Public modules that no `__all__` lists.
+MORE_MODULES = ("lamina_numpy.flatten_util", "lamina_numpy.image", "lamina_numpy.ops", "lamina_numpy.special",
+                "lamina_nn.initializers", "lamina_nn.optimizers", "lamina_nn.rnn", "lamina_nn.stax", "lamina_scipy.ode")
+LOWER = ("lamina_ir", "lamina_tracing", "lamina_autodiff", "lamina_batching", "lamina_parallel", "lamina_lowering")
+SECTIONS = ("Args", "Returns", "Raises", "Attributes", "Source")
+HEADING = re.compile(rf"^({'|'.join(SECTIONS)}):", re.MULTILINE)
 
 
-def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """(dotted name, function) of each function the wing shows, once: an alias stands under the name it bears."""
-    seen = set()
-    waiting = [importlib.import_module(name) for name in reversed(MODULES)]
-    while waiting:
-        module = waiting.pop()
-        waiting += [inner for name in module.__all__ if inspect.ismodule(inner := getattr(module, name))
-                    and inner.__name__ not in MODULES]
-        for name in module.__all__:
-            shown = getattr(module, name)
-            home = getattr(shown, "__module__", None) or ""
-            if isinstance(shown, type) or not callable(shown) or home.split(".")[0] not in ROOMS:
-                continue
-            if hasattr(shown, "__name__") and id(shown) not in seen:
-                seen.add(id(shown))
-                yield f"{module.__name__}.{shown.__name__}", shown
-
-
-def folder_of(fun: Callable[..., Any]) -> str:
-    """The folder, or file, of a room that a function's source stands in: `_reduce`, `fft`, `lamina_random`."""
-    path = Path(inspect.unwrap(fun).__code__.co_filename)
-    room = next(part for part in path.parts[::-1] if part in ROOMS)
-    inner = path.parts[len(path.parts) - path.parts[::-1].index(room):]
-    return inner[0].removesuffix(".py") if room == "lamina_numpy" else room
+def public_members(module: Any) -> Iterator[tuple[str, str, Any]]:
+    """Yield (module, name, object) of what a module and its public submodules list in `__all__`."""
+    for name in module.__all__:
+        member = getattr(module, name)
+        if inspect.ismodule(member):
+            if member.__name__.startswith(f"{module.__name__}.") and hasattr(member, "__all__"):
+                yield from public_members(member)
+        else:
+            yield module.__name__, name, member
 
 
 def sections(text: str) -> dict[str, str]:
-    """Name of each section -> what it says, in the order they stand."""
-    found: dict[str, str] = {}
-    at = ""
-    for line in text.splitlines()[1:]:
-        bare = line.strip()
-        head = re.match(r"(Args|Returns|Raises|Attributes|Source):", bare)
-        if head and (head.group(1) == "Source" or bare == head.group()):
-            at = head.group(1)
-            found[at] = bare[head.end():].strip()
-        elif bare.startswith(">>>"):
-            at = ">>>"
-            found[at] = found.get(at, "") + bare
-        elif not bare:
-            at = ""
-        elif at:
-            found[at] += "\n" + line
-    return found
+    """Return the text of each section of a docstring, in order; a section ends at a blank line."""
+    _, *parts = HEADING.split(text)
+    return {name: body.split("\n\n")[0].split("\n>>>")[0] for name, body in zip(parts[::2], parts[1::2])}
 
 
-def described(args: str) -> tuple[dict[str, str], int]:
-    """(parameter -> what its entry says, indentation of the entries) of an `Args:` section."""
-    lines = [line for line in args.splitlines() if line.strip()]
-    indent = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
-    entries: dict[str, str] = {}
-    names: list[str] = []
-    for line in lines:
-        entry = re.match(r"((?:\*{0,2}\w+)(?:, \*{0,2}\w+)*):(.*)", line.strip())
-        if entry and len(line) - len(line.lstrip()) == indent:
-            names = [name.strip().lstrip("*") for name in entry.group(1).split(",")]
-            entries.update(dict.fromkeys(names, entry.group(2).strip()))
-        else:
-            entries.update({name: entries[name] + " " + line.strip() for name in names})
-    return entries, indent
+def entries(section: str) -> dict[str, str]:
+    """Return what `Args:` or `Attributes:` says about each name."""
+    found = re.findall(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*):(.*)", textwrap.dedent(section.strip("\n")), re.MULTILINE)
+    return {name.lstrip("*"): text for names, text in found for name in names.split(", ")}
 
 
-def gaps(fun: Callable[..., Any]) -> Iterator[str]:
-    """What the docstring of a function of the wing lacks."""
-    parameters = list(inspect.signature(fun).parameters)
-    wanted = [s for s in SECTIONS if s not in ("Args", "Raises") or parameters]
-    yield from lacks(inspect.getdoc(fun) or "", parameters, wanted, SECTIONS)
-
-
-def lacks(text: str, parameters: list[str], wanted: list[str], order: tuple[str, ...]) -> Iterator[str]:
-    """What a docstring lacks: sections that are wanted, parameters, words.
-
-    Args:
-      text: the docstring, without its indentation.
-      parameters: what `Args:` must name, all of it and nothing else.
-      wanted: the sections there must be.
-      order: the sections there may be, as they must follow each other.
-    """
-    lines = text.splitlines()
-    if not lines:
+def gaps(text: str, parameters: list[str], required: list[str]) -> Iterator[str]:
+    """Yield what a docstring lacks; `parameters` are those that `Args:` or `Attributes:` must describe."""
+    if not text:
         yield "has no docstring"
         return
-    if not lines[0].strip().endswith(".") or len(lines) > 1 and lines[1].strip():
-        yield "its summary is not one line that ends with a full stop"
-    if any(len(line) > WIDTH for line in lines):
-        yield f"a line is longer than {WIDTH}"
-    have = sections(text)
-    missing = [s for s in wanted if s not in have]
+    summary, *rest = text.splitlines()
+    if not summary.endswith(".") or rest and rest[0]:
+        yield "its summary must be one line that ends with a full stop"
+    found = sections(text)
+    missing = [name for name in required if (">>>" not in text if name == "example" else not found.get(name, "").strip())]
     if missing:
-        yield "has no " + ", ".join("example" if s == ">>>" else f"{s}:" for s in missing)
-    found = [s for s in have if s in order]
-    if found != sorted(found, key=order.index):
-        yield f"sections stand in the order {', '.join(found)}; expected {', '.join(order)}"
-    entries, _ = described(have.get("Args", ""))
-    if "Args" in have:
-        unnamed = [name for name in parameters if name not in entries]
-        if unnamed:
-            yield f"Args: does not name {', '.join(unnamed)}"
-        stale = [name for name in entries if name not in parameters]
-        if stale:
-            yield f"Args: names {', '.join(stale)}, which it does not take"
-    empty = [name for name, says in entries.items() if not says.strip()]
-    empty += [s for s in ("Returns", "Raises", "Source") if s in have and not have[s].strip()]
-    if empty:
-        yield f"says nothing about {', '.join(empty)}"
+        yield f"lacks {', '.join(missing)}"
+    if list(found) != sorted(found, key=SECTIONS.index):
+        yield f"has sections in the order {', '.join(found)}; expected {', '.join(SECTIONS)}"
+    for section in ("Args", "Attributes"):
+        if section in found and section in required:
+            described = entries(found[section])
+            if undescribed := [name for name in parameters if name not in described]:
+                yield f"{section} lacks {', '.join(undescribed)}"
+            if unknown := [name for name in described if name not in parameters and section == "Args"]:
+                yield f"{section} describes {', '.join(unknown)}, which are not parameters"
 
 
-# --- the doors ----------------------------------------------------------------------------------------------------
-def doors() -> Iterator[tuple[str, str, Any]]:
-    """(module, name, object) of everything a room shows in `extend`, by the module of its reader where there are several."""
-    for room in DOORS:
-        door = importlib.import_module(f"{room}.extend")
-        readers = [m for m in (getattr(door, name) for name in door.__all__) if getattr(m, "__name__", "").startswith(
-            f"{room}.extend.")] if hasattr(door, "__path__") else [door]
-        for module in readers:
-            for name in module.__all__:
-                yield module.__name__, name, getattr(module, name)
-
-
-def raises(fun: Callable[..., Any]) -> bool:
-    """Whether the body of a function, those of functions inside apart, raises an error of its own."""
+def raises(function: Any) -> bool:
+    """Return whether a function has a `raise` of its own, outside nested functions."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(fun))))
-    except (OSError, TypeError):  # a constructor that was made, as of a named tuple
+        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
+    except (OSError, TypeError):  # a generated constructor
         return False
-    left: list[ast.AST] = list(tree.body[0].body)  # type: ignore[attr-defined]
-    while left:
-        node = left.pop()
+    nodes: list[ast.AST] = list(tree.body[0].body)  # type: ignore[attr-defined]
+    while nodes:
+        node = nodes.pop()
         if isinstance(node, ast.Raise) and node.exc is not None:
             return True
         if not isinstance(node, ast.FunctionDef | ast.Lambda | ast.ClassDef):
-            left += ast.iter_child_nodes(node)
+            nodes += ast.iter_child_nodes(node)
     return False
 
 
-def door_gaps(shown: Any) -> Iterator[str]:
-    """What the docstring of a function or class at a door lacks."""
-    text = inspect.getdoc(shown) or ""
-    made = isinstance(shown, type)
-    plain = made and shown.__init__ is object.__init__ and shown.__new__ is object.__new__
-    bare = plain or getattr(shown, "_is_protocol", False)
-    signature = inspect.Signature() if bare else inspect.signature(shown)
-    parameters = list(signature.parameters)
-    fields = made and hasattr(shown, "_fields")
-    back = str(signature.return_annotation)
-    wanted = [">>>"]
-    if parameters:
-        wanted.append("Attributes" if fields else "Args")
-    if not made and back not in ("None", "Iterator[None]"):
-        wanted.append("Returns")
-    if not bare and not fields and raises(shown.__init__ if made else shown):
-        wanted.append("Raises")
-    yield from lacks(text, parameters, sorted(wanted, key=DOOR_SECTIONS.index), DOOR_SECTIONS)
-    if fields:
-        unnamed = [name for name in parameters if name not in described(sections(text).get("Attributes", ""))[0]]
-        if unnamed and "Attributes" in sections(text):
-            yield f"Attributes: does not name {', '.join(unnamed)}"
+def library_gaps(function: Any) -> Iterator[str]:
+    """Yield the gaps in the docstring of a library function."""
+    parameters = list(inspect.signature(function).parameters)
+    required = ["Args", "Returns", "Raises", "Source", "example"] if parameters else ["Returns", "Source", "example"]
+    yield from gaps(inspect.getdoc(function) or "", parameters, required)
 
 
-def door_breaches(shown: Iterable[tuple[str, str, Any]]) -> list[str]:
-    """Every gap at the doors."""
-    found = []
-    for module, name, what in shown:
-        if isinstance(what, type) or inspect.isroutine(what):
-            found += [f"{module}.{name}: {gap}" for gap in door_gaps(what)]
-        elif f"`{name}`" not in (inspect.getdoc(importlib.import_module(module)) or ""):
-            found.append(f"{module}.{name}: the module's docstring does not say what `{name}` is")
-    return found
+def extend_gaps(member: Any) -> Iterator[str]:
+    """Yield the gaps in the docstring of a function or class in an `extend` module."""
+    is_class, is_tuple = isinstance(member, type), hasattr(member, "_fields")
+    no_constructor = is_class and member.__init__ is object.__init__ and member.__new__ is object.__new__
+    has_signature = not no_constructor and not getattr(member, "_is_protocol", False)
+    signature = inspect.signature(member) if has_signature else inspect.Signature()
+    required = ["example"]
+    if signature.parameters:
+        required.append("Attributes" if is_tuple else "Args")
+    if not is_class and str(signature.return_annotation) not in ("None", "Iterator[None]"):
+        required.append("Returns")
+    if signature.parameters and not is_tuple and raises(member.__init__ if is_class else member):
+        required.append("Raises")
+    yield from gaps(inspect.getdoc(member) or "", list(signature.parameters), required)
 
 
-# --- the wing -----------------------------------------------------------------------------------------------------
-def to_do(path: Path) -> list[str]:
-    """The names let off for now."""
-    return [line for line in path.read_text(encoding="utf-8").split() if line] if path.exists() else []
+def check() -> list[str]:
+    """Return every gap."""
+    found: dict[str, None] = {}  # a name that several modules show counts once
+    for module in map(importlib.import_module, [*LIBRARY, *MORE_MODULES]):
+        for _, _, member in public_members(module):
+            home = getattr(member, "__module__", None) or ""
+            is_function = callable(member) and not isinstance(member, type) and hasattr(member, "__name__")
+            if is_function and home.split(".")[0] in LIBRARY:
+                found |= dict.fromkeys(f"{home}.{member.__name__}: {gap}" for gap in library_gaps(member))
+    for extend in (importlib.import_module(f"{package}.extend") for package in LOWER):
+        for module, name, member in public_members(extend):
+            if module == extend.__name__ and hasattr(extend, "__path__"):
+                continue  # also in a submodule
+            if isinstance(member, type) or inspect.isroutine(member):
+                found |= dict.fromkeys(f"{module}.{name}: {gap}" for gap in extend_gaps(member))
+            elif f"`{name}`" not in (sys.modules[module].__doc__ or ""):
+                found[f"{module}.{name}: the docstring of its module must explain `{name}`"] = None
+    return list(found)
 
 
-def breaches(functions: list[tuple[str, Callable[..., Any]]], let_off: list[str]) -> list[str]:
-    """Every gap of functions that are not let off, and every name let off for nothing."""
-    found = []
-    known = {name for name, _ in functions}
-    for name, fun in functions:
-        missing = list(gaps(fun))
-        if name not in let_off:
-            found += [f"{name}: {gap}" for gap in missing]
-        elif not missing:
-            found.append(f"{name}: its docstring is whole; take it off tools/docstrings_to_do.txt")
-    return found + [f"tools/docstrings_to_do.txt: there is no public function {name}" for name in let_off if name not in known]
-
-
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("--doors", action="store_true")
-    parser.add_argument("folders", nargs="*")
-    options = parser.parse_args(argv)
-    if options.doors:
-        shown = list(doors())
-        found = door_breaches(shown)
-        print("\n".join(found) or f"docstrings: {len(shown)} names at the doors, all whole")
-        return 1 if found else 0
-    functions = list(public_functions())
-    if options.list:
-        whole = collections.Counter(folder_of(fun) for _, fun in functions)
-        left = collections.Counter(folder_of(fun) for _, fun in functions if list(gaps(fun)))
-        print("\n".join(f"{folder}: {left[folder]} of {whole[folder]} left" for folder in sorted(whole)))
-        return 0
-    if options.folders:
-        picked = [(name, fun) for name, fun in functions if folder_of(fun) in options.folders]
-        found = breaches(picked, []) if picked else [f"no public function lives in {', '.join(options.folders)}"]
-    else:
-        picked, let_off = functions, to_do(TO_DO)
-        found = breaches(functions, let_off)
-    print("\n".join(found) or f"docstrings: {len(picked)} functions, all whole or on the list")
+def main() -> int:
+    found = check()
+    print("\n".join(found) or "docstrings: ok")
     return 1 if found else 0
 
 

@@ -1,53 +1,50 @@
-"""The test runner: targets, arguments, summaries, exit status."""
+"""The test runner: targets, summary, time limit."""
 from __future__ import annotations
 
-import os
 import sys
+from functools import partial
 
 import pytest
 import run_tests
 
 
-def test_all_targets_are_the_packages_and_the_top_level_folders() -> None:
+def test_every_package_and_folder_of_tests_is_a_target() -> None:
     targets = run_tests.all_targets()
-    assert {"lamina-ir", "lamina-runtime", "tools", "docs"} <= set(targets)
+    assert {"lamina-ir", "lamina", "tests/property", "tests/public_api", "tools", "docs"} <= set(targets)
+    assert targets[0] == run_tests.SLOW_TARGETS[0] and set(run_tests.SLOW_TARGETS) <= set(targets)
 
 
-def test_pytest_arguments_take_a_name_or_a_folder() -> None:
-    assert run_tests.pytest_arguments("lamina-ir") == run_tests.pytest_arguments("packages/lamina-ir/")
-    assert "packages/lamina-ir/tests" in run_tests.pytest_arguments("lamina-ir")
+def test_package_target_includes_docstrings_and_readme() -> None:
+    arguments = run_tests.pytest_arguments("lamina-ir")
+    assert {"--doctest-modules", "packages/lamina-ir/tests", "packages/lamina-ir/README.md", "lamina_ir"} <= set(arguments)
 
 
-def test_pytest_arguments_refuse_an_unknown_target() -> None:
-    with pytest.raises(SystemExit, match="no tests for 'lamina-nothing'"):
-        run_tests.pytest_arguments("lamina-nothing")
+def test_unknown_target_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run_tests.main(["lamina-irr"])
+    assert "unknown target lamina-irr; expected" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("output, summary", [
-    ("....\n4 passed in 0.12s\n", "4 passed in 0.12s"),
-    ("==== 1 failed, 3 passed in 61.20s (0:01:01) ====", "1 failed, 3 passed in 61.20s (0:01:01)"),
-    ("Segmentation fault", "no summary; pytest ended early"),
-])
-def test_summary_of_finds_the_last_line(output: str, summary: str) -> None:
-    assert run_tests.summary_of(output) == summary
+def test_program_that_hangs_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_tests, "TIME_LIMIT", 0.5)
+    status, output, seconds = run_tests.run([sys.executable, "-c", "import time; print('started', flush=True); time.sleep(60)"])
+    assert status and seconds < 30 and "stopped after 0.5 s" in output
 
 
-def test_main_fails_when_a_target_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    status = {"lamina-ir": 0, "tools": 1}
-    monkeypatch.setattr(run_tests, "run", lambda target, extra: (status[target], "1 passed in 0.1s", 0.1))
-    assert run_tests.main(["lamina-ir"]) == 0
-    assert run_tests.main(["lamina-ir", "tools"]) == 1
-    assert "failed: tools" in capsys.readouterr().out
+def test_summary_has_a_line_for_each_target_and_the_total(capsys: pytest.CaptureFixture[str]) -> None:
+    jobs = {"a": lambda: (0, "...\n12 passed, 1 skipped in 0.34s", 1.0), "b": lambda: (1, "2 failed, 3 passed in 1.20s", 2.0)}
+    assert run_tests.run_all(jobs, 2) == 1
+    *_, first, second, total = capsys.readouterr().out.splitlines()
+    assert first == "PASSED a: 12 passed, 1 skipped in 0.34s" and second.startswith("FAILED b: 2 failed")
+    assert total.startswith("===== 1 of 2 targets failed, 2 failed, 15 passed, 1 skipped in ")
 
 
-def test_a_program_that_stands_still_is_ended_with_all_it_started_and_its_output_kept() -> None:
-    code = ("import subprocess, sys, time; print('begun', flush=True); "
-            "subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])")
-    status, output = run_tests.run_limited([sys.executable, "-c", code], dict(os.environ), limit=2)
-    assert status == run_tests.TIMED_OUT and output.startswith("begun") and "stood still: ended after 2 s" in output
+def test_empty_selection_passes_and_empty_target_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_tests, "run", lambda command, cwd: (run_tests.NO_TESTS_COLLECTED, "no tests ran in 0.01s", 0.1))
+    assert [run_tests.run_pytest(["x"], extra)[0] for extra in (["-k", "y"], [])] == [0, run_tests.NO_TESTS_COLLECTED]
 
 
-def test_a_program_that_ends_gives_its_status_and_both_streams() -> None:
-    code = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"
-    status, output = run_tests.run_limited([sys.executable, "-c", code], dict(os.environ))
-    assert status == 3 and sorted(output.split()) == ["err", "out"]
+@pytest.mark.slow
+def test_sample_is_every_second_test() -> None:
+    job = partial(run_tests.run_pytest, ["tools/tests/test_repository.py"], list(run_tests.SAMPLE))
+    assert "1 passed, 1 deselected" in job()[1]

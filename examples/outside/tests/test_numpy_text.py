@@ -8,7 +8,7 @@ import pytest
 from lamina import lax
 from lamina_ir import MissingRuleError, Primitive, evaluate, prims
 from lamina_ir.testing import assert_close
-from lamina_ir.testing.programs import program_of
+from lamina_ir.testing.programs import make_sample_program
 from lamina_ir.testing.samples import samples_of
 from outside import numpy_text, numpy_text_rules
 
@@ -24,7 +24,7 @@ def run(program, *args):
 
 @pytest.mark.parametrize("row", SAMPLES, ids=[row.id for row in SAMPLES])
 def test_the_text_has_the_ops_meaning(row):
-    program = program_of(row)
+    program = make_sample_program(row)
     try:
         found = run(program, *row.args)
     except NotImplementedError as e:
@@ -35,7 +35,7 @@ def test_the_text_has_the_ops_meaning(row):
 
 
 def test_every_op_has_a_row_or_a_reason():
-    assert all(numpy_text_rules.covers(op) for op in prims.ALL)
+    assert all(numpy_text_rules.has_rule_or_reason(op) for op in prims.ALL)
 
 
 def mlp(w, x):
@@ -79,7 +79,7 @@ def test_a_program_that_stands_twice_is_written_once():
 
 def test_a_missing_row_names_itself():
     odd_p = Primitive("odd", infer=lambda x: x, family="elementwise")
-    program = program_of(type(SAMPLES[0])(odd_p, (np.float32(1),), {}))
+    program = make_sample_program(type(SAMPLES[0])(odd_p, (np.float32(1),), {}))
     with pytest.raises(MissingRuleError, match="NumPy text of `odd` has no rule; add a rule to outside/numpy_text"):
         numpy_text(program)
     with pytest.raises(MissingRuleError, match="the text is for one device"):

@@ -12,9 +12,9 @@ from lamina_autodiff import testing as derivatives
 from lamina_batching import testing as batches
 from lamina_ir import (DTypeError, MissingRuleError, Primitive, ProgramError, ShapeError, alpha_equal, check, cse, dce, dumps,
                        evaluate, inline_calls, loads, parse, partial_eval)
-from lamina_ir.extend import Flow, carried
+from lamina_ir.extend import RegionSignature, carry_operands
 from lamina_ir.testing import assert_close
-from lamina_ir.testing.programs import program_of
+from lamina_ir.testing.programs import make_sample_program
 from lamina_ir.testing.samples import samples_of
 from lamina_lowering.testing import check_lowering
 from lamina_tracing.extend import bind
@@ -36,7 +36,7 @@ class TestLaws:
         batches.check_sample(row)
 
     def test_programs(self, row):
-        program = program_of(row)
+        program = make_sample_program(row)
         check(program)
         wanted = evaluate(program, *row.args)
         for other in (loads(dumps(program)), parse(str(program)), cse(program), dce(program, instantiate=True)[0],
@@ -145,8 +145,9 @@ def test_our_transformation_and_target_know_them():
     (lambda: softsign(np.int32(1)), DTypeError, r"softsign: operand must be a float array; got int32\[\]"),
     (lambda: repeat(lambda v: v[:1], 2, X), ShapeError, r"result 0 of the body must be float32\[2,3\]"),
     (lambda: repeat(lambda v: v, -1, X), ShapeError, "times must be at least 0"),
-    (lambda: Primitive("r", params=("b",), infer=print, flow=Flow(carried(), body="b", length="n")), ProgramError,
-     "Primitive 'r': flow: length must name one of the params b; got 'n'")])
+    (lambda: Primitive("r", params=("b",), infer=print,
+                       region_signature=RegionSignature(carry_operands(), body="b", length="n")), ProgramError,
+     "Primitive 'r': region_signature: length must name one of the params b; got 'n'")])
 def test_bad_input(make, error, words):
     with pytest.raises(error, match=words):
         make()
@@ -159,5 +160,6 @@ def test_a_forgotten_row_names_itself_the_table_and_the_page():
         return bind(lonely_p, x)
 
     for call, table in [(lamina.jit(use), "lowering"), (lamina.grad(use), "jvp"), (lamina.vmap(use), "vmap")]:
-        with pytest.raises(MissingRuleError, match=f"{table} of `lonely` has no rule; add a rule to .*docs/adding-an-op.md"):
+        words = f"{table} of `lonely` has no rule; add a rule to .*docs/contributing/adding-an-op.md"
+        with pytest.raises(MissingRuleError, match=words):
             call(np.float32([1]) if table == "vmap" else np.float32(1))

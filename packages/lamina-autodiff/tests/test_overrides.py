@@ -4,7 +4,7 @@ import threading
 import numpy as np
 import pytest
 from lamina_autodiff import checkpoint, custom_jvp, grad, jvp, linearize, vjp
-from lamina_autodiff.extend import Slopes, Split, jvp_rules, slope, transpose_rules
+from lamina_autodiff.extend import ElementwiseJVP, LinearizeRule, jvp_rules, def_elementwise_jvp, transpose_rules
 from lamina_ir import MissingRuleError, Primitive, evaluate, prims
 from lamina_tracing import jit, lax, make_jaxpr
 from lamina_tracing.extend import bind, jaxpr_as_fun
@@ -27,8 +27,8 @@ DERIVATIVES = {
 }
 ROWS = {
     "function": (prims.sin_p, lax.sin, lambda primals, tangents: (lax.sin(primals[0]), lax.mul(7., tangents[0])), np.cos(.5)),
-    "slopes": (prims.sin_p, lax.sin, Slopes(prims.sin_p, lambda x, ans: 7.), np.cos(.5)),
-    "split": (prims.sin_p, lax.sin, Split(lambda p, t: (lax.sin(p[0]), lax.mul(7., t[0])),
+    "slopes": (prims.sin_p, lax.sin, ElementwiseJVP(prims.sin_p, lambda x, ans: 7.), np.cos(.5)),
+    "split": (prims.sin_p, lax.sin, LinearizeRule(lambda p, t: (lax.sin(p[0]), lax.mul(7., t[0])),
                                           lambda trace, p, t: (lax.sin(p[0]), lax.mul(7., t[0]))), np.cos(.5)),
     "over a fact": (prims.neg_p, lax.neg, lambda primals, tangents: (lax.neg(primals[0]), lax.mul(7., tangents[0])), -1.),
 }
@@ -55,7 +55,7 @@ def test_forward_overrides_hold_inside_their_block_alone(row, around):
         assert not errors
     check(outside)
     before = jvp_rules.get(op)
-    jvp_rules.hole(op, "nobody knows it")
+    jvp_rules.declare_missing(op, "nobody knows it")
     try:
         for g in made.values():
             with pytest.raises(MissingRuleError, match="nobody knows it"):
@@ -94,7 +94,7 @@ def test_transpose_overrides_hold_inside_their_block_alone(around):
         check(5)
     check(-1)
     before = transpose_rules[prims.neg_p]
-    transpose_rules.hole(prims.neg_p, "nobody knows it")
+    transpose_rules.declare_missing(prims.neg_p, "nobody knows it")
     try:
         for g in made:
             with pytest.raises(MissingRuleError, match="nobody knows it"):
@@ -114,7 +114,7 @@ def test_rules_that_differentiate_follow():
     g = jit(grad(lambda x: jaxpr_as_fun(program)(x)[0]))
     for _ in range(2):
         assert float(g(.5)) == pytest.approx(np.cos(.5))
-        with jvp_rules.override(prims.sin_p, Slopes(prims.sin_p, lambda x, ans: 7.)):
+        with jvp_rules.override(prims.sin_p, ElementwiseJVP(prims.sin_p, lambda x, ans: 7.)):
             assert float(g(.5)) == 7
 
 
@@ -129,9 +129,10 @@ def test_what_depends_on_what_follows():
 
 
 @pytest.mark.parametrize("make, words", [
-    (lambda: slope("sin", lambda x, ans: x), "ElementwiseJVP: expected a Primitive; got str: 'sin'"),
-    (lambda: slope(prims.sin_p, 3), "ElementwiseJVP of `sin`: operand 0: expected a function or None; got int: 3"),
-    (lambda: Split(len, None), "LinearizeRule: expected a function as linearize; got NoneType"),
+    (lambda: def_elementwise_jvp("sin", lambda x, ans: x), "ElementwiseJVP: expected a Primitive; got str: 'sin'"),
+    (lambda: def_elementwise_jvp(prims.sin_p, 3),
+     "ElementwiseJVP of `sin`: operand 0: expected a function or None; got int: 3"),
+    (lambda: LinearizeRule(len, None), "LinearizeRule: expected a function as linearize; got NoneType"),
     (lambda: jvp_rules.define(prims.sin_p, (len,)), r"table `jvp`: define\(sin\): rule must be a function; got tuple")])
 def test_ill_formed_rows_raise_when_they_are_made(make, words):
     with pytest.raises(TypeError, match=words):
@@ -143,5 +144,6 @@ def test_facts_are_rows_and_print_their_kind():
     assert op in jvp_rules and repr(jvp_rules[op]) == "<linear rule of overrides_twice>"
     program = make_jaxpr(lambda t: jvp(lambda x: bind(op, x), (1.,), (t,))[1])(3.)
     assert float(evaluate(program, np.float32(3))[0]) == 6
-    assert repr(jvp_rules[prims.mul_p]) == "<bilinear rule of mul>" and repr(jvp_rules[prims.sin_p]) == "<slope rule of sin>"
+    assert repr(jvp_rules[prims.mul_p]) == "<bilinear rule of mul>"
+    assert repr(jvp_rules[prims.sin_p]) == "<elementwise rule of sin>"
     assert repr(jvp_rules[prims.floor_p]) == "<zero rule of floor>"

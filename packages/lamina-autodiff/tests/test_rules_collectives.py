@@ -4,7 +4,7 @@ import pytest
 from lamina_autodiff import jvp, linear_transpose
 from lamina_ir import evaluate_spmd, prims, shaped
 from lamina_ir.testing.samples import samples_of
-from lamina_ir.testing.samples_collectives import AXES, per_device
+from lamina_ir.testing.samples.collectives import AXES, per_device
 from lamina_tracing import make_jaxpr
 from lamina_tracing.extend import bind
 

@@ -118,7 +118,7 @@ def test_in_functions_with_rules(where, kind):
 def test_a_batching_rule_cannot_be_guarded():
     f = custom_vmap(at)
     f.def_vmap(lambda n, on, i: (vmap(at)(i), True))
-    with config.debug_bounds(True), pytest.raises(MissingRuleError, match="rules of its own"):
+    with config.debug_bounds(True), pytest.raises(MissingRuleError, match="checks inside of `custom_vmap_call`"):
         vmap(lambda i: lax.cond(i < 3, f, lambda i: np.float32(0), i))(np.int32([1, 4]))
 
 

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from lamina_batching import vmap
 from lamina_batching.extend import BatchAxis
-from lamina_batching.flows import flow_batch
+from lamina_batching.higher_order import batch_higher_order
 from lamina_ir.testing.structured import repeat_p
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, stage, typeof
@@ -33,7 +33,7 @@ def test_a_batch_is_a_loop(axes):
 def test_only_what_depends_on_the_batch_carries_it():
     seen = []
     body = stage(lambda *xs: list(f(*xs)), [typeof(W)] * 3)[0].eqns[0]
-    outs, dims = flow_batch(repeat_p, BatchAxis(4), [W, W, A, W], [None, None, 0, None], body.params)
+    outs, dims = batch_higher_order(repeat_p, BatchAxis(4), [W, W, A, W], [None, None, 0, None], body.params)
     seen += [np.shape(o) for o in outs]
     assert dims == [None, 0, None] and seen == [(3,), (4, 3), (3,)]
 

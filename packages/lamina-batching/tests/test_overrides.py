@@ -50,7 +50,7 @@ def test_overrides_hold_inside_their_block_alone(around):
         assert not errors
     check(np.sin)
     before = batching_rules[prims.sin_p]
-    batching_rules.hole(prims.sin_p, "nobody knows it")
+    batching_rules.declare_missing(prims.sin_p, "nobody knows it")
     try:
         for g in made:
             with pytest.raises(MissingRuleError, match="nobody knows it"):
@@ -63,7 +63,7 @@ def test_overrides_hold_inside_their_block_alone(around):
 def test_a_row_whose_names_are_params_of_its_op():
     op = Primitive("overrides_flip", params=("axis", "dims"), infer=lambda x, /, **params: x,
                    numpy=lambda x, /, *, axis, dims: np.flip(x, axis), family="shape")
-    with pytest.raises(TypeError, match=r"`axis` is also the name of a param.*\(axis, args, dims, /, \.\.\.\)"):
+    with pytest.raises(TypeError, match=r"`axis` of the rule is also the name of a param.*\(axis, args, dims, /, \.\.\.\)"):
         batching_rules.define(op, lambda axis, args, dims, **params: (args[0], dims[0]))
     batching_rules.define(op, lambda axis, args, dims, /, **params: (
         bind(op, args[0], **{**params, "axis": params["axis"] + (params["axis"] >= dims[0])}), dims[0]))

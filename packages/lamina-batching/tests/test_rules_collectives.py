@@ -6,7 +6,7 @@ import pytest
 from lamina_batching import vmap
 from lamina_ir import UnboundAxisError, evaluate_spmd, prims
 from lamina_ir.testing.samples import samples_of
-from lamina_ir.testing.samples_collectives import AXES, per_device
+from lamina_ir.testing.samples.collectives import AXES, per_device
 from lamina_tracing import jit, lax, make_jaxpr
 from lamina_tracing.extend import bind
 

@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 from lamina_export import InconclusiveDimensionOperation, SymbolicScope, is_symbolic_dim, symbolic_args_specs, symbolic_shape
-from lamina_export.dims import evaluate
-from lamina_export.scopes import parsed
+from lamina_export.symbolic_dim import evaluate
+from lamina_export.symbolic_scope import parsed
 
 EXPRESSIONS = ["a + b", "a - b", "2*a + 3 - a", "a*b - b*a + 1", "(a + 1)*(b - 2)", "a^3 - a", "-a + 7", "floordiv(a*b + 3, 4)",
                "mod(2*a + b, 5)", "max(a, b) - min(a, b)", "floordiv(6*a + 4, 2)", "mod(8*a + b, 4)", "max(a, 0)", "mod(-a, 8)"]

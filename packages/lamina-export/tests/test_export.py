@@ -29,8 +29,8 @@ def saved():
 def test_what_is_known_of_it(saved):
     for e in saved:
         assert e.fun_name == "loss" and e.platforms == e.lowering_platforms == (HERE,) and e.nr_devices == 1
-        assert [a.long() for a in e.in_avals] == ["float32[3,2]", "float32[2,3]", "float32[]"]
-        assert [a.long() for a in e.out_avals] == ["float32[]", "int32[2]"] and e.out_tree.num_leaves == 2
+        assert [a.str_long() for a in e.in_avals] == ["float32[3,2]", "float32[2,3]", "float32[]"]
+        assert [a.str_long() for a in e.out_avals] == ["float32[]", "int32[2]"] and e.out_tree.num_leaves == 2
         assert not e.uses_global_constants and e.ordered_effects == e.unordered_effects == () and e.has_vjp()
         assert e.calling_convention_version == e.mlir_module_serialization_version == VERSION
         assert e.in_shardings == e.in_shardings_hlo == (None,) * 3 and e.out_shardings == (None,) * 2

@@ -87,7 +87,7 @@ def test_headers_that_say_something_else():
     import hashlib
     import json
 
-    from lamina_export.files import _HEAD, FORMAT, MAGIC
+    from lamina_export.serialization import _HEAD, FORMAT, MAGIC
     data = bytes(next(e for name, e, _ in made() if name == "symbolic").serialize())
     *_, n_header, n_program = _HEAD.unpack_from(data)
     body = data[_HEAD.size:]
@@ -129,7 +129,7 @@ def test_trees():
         got = deserialize(export(f)(arg).serialize()).call(arg)
         assert list(got) == ["z", "b"] and np.array_equal(got["z"], X)
     e = export(jit(lambda p, t: Pair(t.x, Tagged(t.tag, p.x))))(Pair(X, X), Tagged("north", X))
-    with pytest.raises(NotImplementedError, match="Pair among arguments or results.*register_namedtuple_serialization"):
+    with pytest.raises(NotImplementedError, match="arguments or results: .*class Pair.*register_namedtuple_serialization"):
         e.serialize()
     register_namedtuple_serialization(Pair, serialized_name="test.Pair")
     register_pytree_node_serialization(Tagged, serialized_name="test.Tagged", serialize_auxdata=str.encode,
@@ -143,7 +143,7 @@ def test_trees():
             register_namedtuple_serialization(Pair, serialized_name=again)
     with pytest.raises(ValueError, match="named tuples"):
         register_namedtuple_serialization(dict, serialized_name="d")
-    with pytest.raises(NotImplementedError, match="no texts or ints"):
+    with pytest.raises(NotImplementedError, match="must be strings or ints"):
         export(jit(lambda d: d))({1.5: X}).serialize()
 
 

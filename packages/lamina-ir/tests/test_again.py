@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from lamina_ir import check, evaluate, parse
 
-from lamina_ir.again import compared, is_cheap, is_exact, sparing
+from lamina_ir._passes.rematerialize import find_compared_values, is_cheap, is_exact, recompute_cheap_residuals
 
 A, T = np.arange(4, dtype=np.float32), np.ones(4, np.float32)
 SECOND = """{ lambda ; b:f32[4]{i} c:f32[4]{i} t:f32[4]{i}. let
@@ -17,7 +17,7 @@ SECOND = """{ lambda ; b:f32[4]{i} c:f32[4]{i} t:f32[4]{i}. let
 def stages(text):
     """The equations of both stages as they are now, and how much is handed over. The first gives residuals alone."""
     first, second = parse(text), parse(SECOND)
-    one, two = sparing(first, second, 0, {"i": 8})
+    one, two = recompute_cheap_residuals(first, second, 0, {"i": 8})
     for program in (one, two):
         check(program)
     wanted = evaluate(second, *evaluate(first, A, T), A)
@@ -51,8 +51,8 @@ def test_what_is_larger_is_not_handed_over_instead():
         d:f32[4]{i} = reshape[dimensions=None new_sizes=(4,)] c
       in (d, t) }"""
     first, second = parse(text), parse(SECOND)
-    assert sparing(first, second, 0, {"i": 8}) == (first, second)
-    assert sparing(first, second, 0, {}) == (first, second)
+    assert recompute_cheap_residuals(first, second, 0, {"i": 8}) == (first, second)
+    assert recompute_cheap_residuals(first, second, 0, {}) == (first, second)
 
 
 def test_long_chains_are_handed_over():
@@ -70,7 +70,8 @@ def test_what_is_compared_with_its_extreme_stays(made, fixed):
         f:bool[4,1]{i} = eq d e
         g:f32[4]{i} = exp b
       in (f, g) }""" % made)
-    assert [e.primitive.name for e in program.eqns if {*e.outvars} & compared(program.eqns)] == [made.split()[0]] * fixed
+    assert [e.primitive.name for e in program.eqns
+            if {*e.outvars} & find_compared_values(program.eqns)] == [made.split()[0]] * fixed
     assert is_exact(program.eqns[0]) is not fixed
 
 
@@ -83,8 +84,8 @@ def test_a_comparison_within_a_call():
           name=f
         ] b c
       in (d,) }""" % "eq")
-    assert compared(program.eqns) == {program.eqns[0].outvars[0]}
-    assert not compared(parse(str(program).replace("= eq e f", "= is_finite e")).eqns)
+    assert find_compared_values(program.eqns) == {program.eqns[0].outvars[0]}
+    assert not find_compared_values(parse(str(program).replace("= eq e f", "= is_finite e")).eqns)
 
 
 @pytest.mark.parametrize("op, exact", [("abs", False), ("neg", True)])

@@ -6,8 +6,8 @@ import pytest
 
 from lamina_ir import (Builder, Primitive, ProgramError, ShapeDtypeStruct, Var, alpha_equal, build, check, dumps, eqn_text,
                        evaluate, evaluate_spmd, jaxpr_text, loads, parse, prims, rewrite, shaped)
-from lamina_ir.spelled import USUAL
-from lamina_ir.testing.programs import program_of
+from lamina_ir._builder.normalize import USUAL_PARAMS
+from lamina_ir.testing.programs import make_sample_program
 from lamina_ir.testing.samples import samples_of
 
 
@@ -18,7 +18,7 @@ def test_every_op_can_be_built_by_name_and_is_what_its_samples_are(prim):
         b = Builder()
         outs = b.op(prim.name, *[b.input(a) for a in row.args], **row.params)
         program = b.build(*(outs if prim.multiple else [outs]))
-        assert alpha_equal(program, program_of(row))
+        assert alpha_equal(program, make_sample_program(row))
 
 
 @pytest.mark.parametrize("prim", [p for p in prims.ALL if p.params], ids=str)
@@ -28,19 +28,19 @@ def test_params_that_are_left_out_have_their_usual_values(prim):
         avals = [shaped(a.shape, a.dtype) for a in row.args]
         left = {}
         for name, value in row.params.items():
-            usual = prim.defaults.get(name, USUAL.get((prim.name, name), USUAL.get(name, left)))
+            usual = prim.defaults.get(name, USUAL_PARAMS.get((prim.name, name), USUAL_PARAMS.get(name, left)))
             usual = usual(avals) if callable(usual) else usual
             if usual is left or type(usual) is not type(value) or usual != value:
                 left[name] = value
         b = Builder()
         outs = b.op(prim, *[b.input(a) for a in avals], **left)
-        assert alpha_equal(b.build(*(outs if prim.multiple else [outs])), program_of(row))
+        assert alpha_equal(b.build(*(outs if prim.multiple else [outs])), make_sample_program(row))
 
 
 def test_usual_values_are_of_params_that_there_are():
     named = {name for p in prims.ALL for name in p.params}
     both = {(p.name, name) for p in prims.ALL for name in p.params}
-    assert all(key in (both if isinstance(key, tuple) else named) for key in USUAL)
+    assert all(key in (both if isinstance(key, tuple) else named) for key in USUAL_PARAMS)
 
 
 def test_a_program_prints_parses_saves_and_evaluates():
@@ -141,7 +141,7 @@ def test_a_replacement_reads_what_the_equation_reads_and_has_its_line():
     def powers(e):
         if e.primitive is not prims.integer_pow_p:
             return None
-        b = Builder(instead_of=e)
+        b = Builder(replacing=e)
         two = b.op("mul", e.invars[0], e.invars[0])
         return b.replacement(b.op("mul", two, two))
 
@@ -158,7 +158,7 @@ WRONG = {
     "list as operand": (lambda b, x: b.op("add", x, [1.0]), TypeError, "operand 1 must be a variable.*got list"),
     "another's variable": (lambda b, x: b.op("neg", Var(shaped((), "float32"))), ProgramError,
                            r"op `neg`: operand 0 is a variable float32\[\] of another program"),
-    "outer variable": (lambda b, x: b.call(lambda c, y: c.op("mul", y, x), x), ProgramError, "operand of the op that holds it"),
+    "outer variable": (lambda b, x: b.call(lambda c, y: c.op("mul", y, x), x), ProgramError, "as operands of its equation"),
     "too few": (lambda b, x: b.op("add", x), ValueError, "op `add`: takes 2 operands; got 1"),
     "too many": (lambda b, x: b.op("neg", x, x), ValueError, "op `neg`: takes 1 operand; got 2"),
     "unknown param": (lambda b, x: b.op("sin", x, axes=1), TypeError, r"op `sin`: it has no param axes; .*\(none\)"),
@@ -167,7 +167,8 @@ WRONG = {
                       "op `reduce_sum`: its param axes must be a tuple of ints; got int: 0"),
     "dtype": (lambda b, x: b.op("convert_element_type", x, new_dtype="f33"), TypeError, "new_dtype: expected a dtype.*'f33'"),
     "program as param": (lambda b, x: b.op("xla_call", x, call_jaxpr=lambda b: 0), TypeError, "lamina_ir.build"),
-    "number too large": (lambda b, x: b.op("add", b.input("u8[]"), 300), TypeError, "op `add`: operand 1 300 is no uint8"),
+    "number too large": (lambda b, x: b.op("add", b.input("u8[]"), 300), TypeError,
+                         "op `add`: operand 1 300 is not representable as uint8"),
     "float beside int": (lambda b, x: b.op("add", b.input("i32[]"), .5), TypeError, "add: operands need one dtype; got int32"),
     "shape": (lambda b, x: b.op("add", x, b.input("f32[7]")), ValueError, "add: operands need one shape"),
     "type rule": (lambda b, x: b.op(twice_p, x), ProgramError,
@@ -179,14 +180,14 @@ WRONG = {
     "one type": (lambda b, x: b.input(3), ValueError, "got int: 3"),
     "results as a list": (lambda b, x: b.build([x, x]), TypeError, r"build\(\*results\); got one list of 2"),
     "result": (lambda b, x: b.build(None), TypeError, "Builder.build: result 0 must be a variable.*got NoneType"),
-    "replacement": (lambda b, x: b.replacement(x), ProgramError, "ends with build"),
+    "replacement": (lambda b, x: b.replacement(x), ProgramError, "call build"),
     "literal": (lambda b, x: b.literal(np.zeros(2)), ValueError, "literals are scalars; got an array float64"),
-    "bool": (lambda b, x: b.literal(True, "float32"), TypeError, "Builder.literal: True is no float32"),
-    "instead of": (lambda b, x: Builder(instead_of=3), TypeError, "instead_of must be an Eqn; got int: 3"),
+    "bool": (lambda b, x: b.literal(True, "float32"), TypeError, "Builder.literal: True is not representable as float32"),
+    "instead of": (lambda b, x: Builder(replacing=3), TypeError, "replacing must be an Eqn; got int: 3"),
     "pred": (lambda b, x: b.cond(x, None, None), TypeError, r"pred must be bool\[\]; got float32\[3\]"),
     "branches": (lambda b, x: b.switch(0, None, x), TypeError, "branches must be a list of programs"),
     "branch": (lambda b, x: b.switch(0, [3], x), TypeError, "Builder.switch: expected a ClosedJaxpr; got int: 3"),
-    "length": (lambda b, x: b.scan(lambda b, c: c, [1.0]), TypeError, "needs length="),
+    "length": (lambda b, x: b.scan(lambda b, c: c, [1.0]), TypeError, "length= is required"),
     "scalar xs": (lambda b, x: b.scan(lambda b, c: c, [], [1.0]), ValueError, "must have a leading axis"),
     "carry": (lambda b, x: b.scan(lambda b, c: x, 1.0, length=2), TypeError, "expected a list of operands; got float: 1.0"),
     "inline": (lambda b, x: b.inline(build(lambda b, x: x, "f32[2]"), x), ValueError, r"takes float32\[2\]; got float32\[3\]"),
@@ -204,11 +205,11 @@ def test_what_does_not_fit_is_refused_in_words(name):
 
 def test_a_piece_has_no_inputs_constants_or_other_types():
     e = build(lambda b, x: b.op("sin", x), "f32[3]").eqns[0]
-    with pytest.raises(ProgramError, match="has no inputs"):
-        Builder(instead_of=e).input("f32[]")
-    with pytest.raises(ProgramError, match=r"the array float32\[3\] would be a constant"):
-        Builder(instead_of=e).op("mul", e.invars[0], np.ones(3, np.float32))
-    with pytest.raises(ProgramError, match=r"`sin` has the results float32\[3\]; got float32\[\]"):
-        Builder(instead_of=e).replacement(1.0)
-    with pytest.raises(ProgramError, match="ends with replacement"):
-        Builder(instead_of=e).build()
+    with pytest.raises(ProgramError, match="cannot add inputs"):
+        Builder(replacing=e).input("f32[]")
+    with pytest.raises(ProgramError, match=r"the array float32\[3\] would become a constant"):
+        Builder(replacing=e).op("mul", e.invars[0], np.ones(3, np.float32))
+    with pytest.raises(ProgramError, match=r"must have the types of those of `sin`, float32\[3\]; got float32\[\]"):
+        Builder(replacing=e).replacement(1.0)
+    with pytest.raises(ProgramError, match="call replacement"):
+        Builder(replacing=e).build()

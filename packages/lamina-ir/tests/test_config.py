@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from lamina_ir import config, option as option_module
+from lamina_ir import config
+from lamina_ir._config import option as option_module
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ def test_an_overlay_of_none_is_not_the_end_of_one():
 
 def test_every_keyed_setting_is_in_the_key_also_those_made_later():
     told = []
-    config.watch_keyed(lambda option: told.append(option.name))
+    config.watch_keyed_options(lambda option: told.append(option.name))
     try:
         later = config.Option("test_keyed_later", 1, keyed=True)
         before = config.cache_key()
@@ -218,17 +219,17 @@ def test_what_python_itself_asks_of_the_settings_is_plainly_missing():
 def test_an_option_knows_whether_it_was_ever_on():
     option = config.Option("for_this_test_alone", False)
     try:
-        assert not option.ever
+        assert not option.ever_enabled
         with option(False):
-            assert not option.ever
+            assert not option.ever_enabled
         option.set(False)
-        assert not option.ever
+        assert not option.ever_enabled
         with option(True):
-            assert option.ever
-        assert option.ever and not option.value
+            assert option.ever_enabled
+        assert option.ever_enabled and not option.value
         other = config.Option("for_this_test_too", False)
         other.set(True)
-        assert other.ever and config.Option("and_this", True).ever
+        assert other.ever_enabled and config.Option("and_this", True).ever_enabled
     finally:
         for name in ("for_this_test_alone", "for_this_test_too", "and_this"):
             config.options.pop(name, None)
@@ -237,17 +238,17 @@ def test_an_option_knows_whether_it_was_ever_on():
 def test_an_option_knows_where_it_is_on():
     option = config.Option("known_everywhere", False)
     try:
-        assert not option.ever and not option.everywhere
+        assert not option.ever_enabled and not option.enabled_in_all_threads
         with option(True):
-            assert option.ever and not option.everywhere  # other threads have it off
+            assert option.ever_enabled and not option.enabled_in_all_threads  # other threads have it off
         option.set(True)
-        assert option.everywhere
+        assert option.enabled_in_all_threads
         with option(True):
-            assert option.everywhere
+            assert option.enabled_in_all_threads
         with option(False):
-            assert not option.everywhere
-        assert not option.everywhere  # a thread may be in such a block still
+            assert not option.enabled_in_all_threads
+        assert not option.enabled_in_all_threads  # a thread may be in such a block still
         option.set(False)
-        assert option.ever and not option.everywhere
+        assert option.ever_enabled and not option.enabled_in_all_threads
     finally:
         del config.options["known_everywhere"]

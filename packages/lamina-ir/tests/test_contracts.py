@@ -16,7 +16,7 @@ SOUND = "import pytest\n\ndef test_a():\n    pass\n\n@pytest.mark.cost\ndef test
 @pytest.fixture
 def layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the contract of a layer `lamina_toy_of_contracts`, under settings that would break it."""
-    folder = tmp_path / "lamina_toy_of_contracts" / "contract"
+    folder = tmp_path / "lamina_toy_of_contracts" / "conformance"
     folder.mkdir(parents=True)
     (folder.parent / "__init__.py").write_text("")
     (folder / "__init__.py").write_text("")
@@ -33,13 +33,13 @@ def layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(folder: Path, *argv: str) -> tuple[int, str]:
-    return contracts.try_stand_in(folder.parent.name, None, argv)
+    return contracts.run_with_implementation(folder.parent.name, None, argv)
 
 
 def test_what_is_tried_is_said_and_tests_without_a_mark_are_core(layer: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", f"{layer.parent.name}.contract", "-q", "-m", "core"], text=True,
+    done = subprocess.run([sys.executable, "-m", f"{layer.parent.name}.conformance", "-q", "-m", "core"], text=True,
                           stdout=subprocess.PIPE)
-    said = "contract of lamina_toy_of_contracts, tried on lamina_toy_of_contracts (no version)"
+    said = "conformance tests of lamina_toy_of_contracts, on lamina_toy_of_contracts (no version)"
     assert done.returncode == 0 and done.stdout.startswith(said) and "1 passed, 1 deselected" in done.stdout
 
 
@@ -47,12 +47,12 @@ def test_the_stand_in_that_was_chosen_is_named(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "mine.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("LAMINA_LAYERS", "scipy=mine")
-    assert contracts.under_test("lamina_scipy") == "mine (LAMINA_LAYERS), not imported yet"
-    assert contracts.under_test("lamina_ir").startswith("lamina_ir (")
+    assert contracts.describe_implementation("lamina_scipy") == "mine (LAMINA_LAYERS), not imported yet"
+    assert contracts.describe_implementation("lamina_ir").startswith("lamina_ir (")
 
 
 @pytest.mark.parametrize(("body", "says"), [
-    ("assert 0", "1 failed"), ("pytest.skip('not here')", "a contract holds as a whole"),
+    ("assert 0", "1 failed"), ("pytest.skip('not here')", "conformance tests must not be skipped"),
     ("import warnings; warnings.warn('hm')", "UserWarning: hm")])
 def test_what_fails_warns_or_is_left_out_breaks_the_contract(layer: Path, body: str, says: str) -> None:
     (layer / "test_x.py").write_text(f"import pytest\n\ndef test_a():\n    {body}\n")
@@ -76,11 +76,11 @@ def test_without_pytest_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch, ca
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert contracts.main("lamina_batching", []) == 2
     said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "pip install 'lamina-batching[contract]'" in said
+    assert said.count("\n") == 1 and "pip install 'lamina-batching[conformance]'" in said
 
 
 def test_a_layer_without_a_contract_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"numpy: expected a folder `contract` with tests"):
+    with pytest.raises(ValueError, match=r"numpy: expected a folder `conformance` with tests"):
         contracts.folder_of("numpy")
     with pytest.raises(ValueError, match="found none in any installed package"):
         contracts.folder_of("no_such_layer")

@@ -1,6 +1,7 @@
 """Files saved by earlier versions load, check and compute what they did; damaged ones are refused and run nothing.
 
-The corpus has a folder for each version. `tools/saved_program_corpus.py` adds files; none is ever written again.
+The corpus has a folder for each version. `packages/lamina-ir/tests/saved_program_corpus.py` adds
+files; none is ever written again.
 """
 from __future__ import annotations
 
@@ -13,22 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lamina_ir import (
-    ProgramError,
-    __version__,
-    alpha_equal,
-    check,
-    dumps,
-    evaluate,
-    evaluate_spmd,
-    jaxpr_text,
-    loads,
-    parse,
-    prims,
-    saved_trees,
-)
+from lamina_ir import (ProgramError, __version__, alpha_equal, check, dumps, evaluate, evaluate_spmd, jaxpr_text, loads,
+                       parse, prims, load_treedefs)
 from lamina_ir.testing import assert_close, samples  # noqa: F401  (registers the functions that files call)
-from lamina_ir.testing.samples_collectives import AXES
+from lamina_ir.testing.samples.collectives import AXES
 
 CORPUS = Path(__file__).parent / "corpus"
 FILES = sorted(CORPUS.glob("*/*.lamina"))
@@ -62,9 +51,11 @@ def index_of(version):
 
 
 def test_this_version_has_a_folder_with_a_file_for_every_primitive():
-    assert (CORPUS / __version__ / "index.json").exists(), f"lamina-ir is at {__version__}: run python tools/saved_program_corpus.py"
+    assert (CORPUS / __version__ / "index.json").exists(), (
+        f"lamina-ir is at {__version__}: run python packages/lamina-ir/tests/saved_program_corpus.py")
     index = index_of(__version__)
-    assert [p.name for p in prims.ALL if f"{p.name}.lamina" not in index] == [], "run python tools/saved_program_corpus.py"
+    assert [p.name for p in prims.ALL
+            if f"{p.name}.lamina" not in index] == [], "run python packages/lamina-ir/tests/saved_program_corpus.py"
     for p in prims.ALL:
         assert p in [e.primitive for e in loads((CORPUS / index[f"{p.name}.lamina"]).read_bytes()).eqns], p
 
@@ -89,7 +80,7 @@ def test_an_old_function_means_what_it_meant(path):
     n = len(program.jaxpr.invars)
     for got, wanted in zip(evaluate(program, *held[:n]), held[n:], strict=True):
         assert_close(got, wanted, what=path.stem)
-    found = saved_trees(data)
+    found = load_treedefs(data)
     if found is not None:
         assert [t.num_leaves for t in found] == [n, len(held) - n] and any(e.source for e in program.eqns)
 

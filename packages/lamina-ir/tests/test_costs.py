@@ -2,10 +2,10 @@
 import numpy as np
 import pytest
 
-from lamina_ir import (Builder, Cost, Primitive, build, cost_by_op, cost_rules, eqn_cost, inline_calls, parse, prims,
-                       program_cost, shaped)
-from lamina_ir.cost_table import CostRules
-from lamina_ir.testing.programs import program_of
+from lamina_ir import (Builder, Cost, Primitive, build, cost_by_primitive, cost_rules, eqn_cost, inline_calls, parse,
+                       prims, program_cost, shaped)
+from lamina_ir._cost.table import CostRules
+from lamina_ir.testing.programs import make_sample_program
 from lamina_ir.testing.samples import samples_of
 
 
@@ -17,14 +17,14 @@ def cost_of(op, *types, **params):
 
 @pytest.mark.parametrize("prim", prims.ALL, ids=str)
 def test_every_op_has_a_row_or_a_reason(prim):
-    wired = prim.flow is not None and bool(prim.flow.operands)
-    assert (prim in cost_rules) + (prim in cost_rules.holes) + wired == 1
+    wired = prim.region_signature is not None and bool(prim.region_signature.operands)
+    assert (prim in cost_rules) + (prim in cost_rules.missing_rules) + wired == 1
     for row in samples_of(prim):
-        cost = eqn_cost(program_of(row).eqns[0])
+        cost = eqn_cost(make_sample_program(row).eqns[0])
         for n in (cost.flops, cost.transcendentals, cost.bytes_read, cost.bytes_written):
             assert type(n) is int and n >= 0
-        if prim in cost_rules.holes:
-            assert cost.uncounted == {(prim.name, cost_rules.holes[prim])} and not cost.flops
+        if prim in cost_rules.missing_rules:
+            assert cost.uncounted == {(prim.name, cost_rules.missing_rules[prim])} and not cost.flops
         if not any(np.issubdtype(a.dtype, np.inexact) or a.dtype.kind == "V" for a in row.args) and not prim.subprograms:
             assert not cost.flops or prim.family == "random_bits"
 
@@ -125,15 +125,16 @@ def test_a_loop_of_unknown_length_is_a_hole_until_somebody_says_it():
     assert [op for op, _ in program_cost(loop).uncounted] == ["while"]
     assert program_cost(loop).work().flops == 4 + 2 * 4
     for turns in (5, lambda e: 5):
-        assert program_cost(loop, turns=turns) == eqn_cost(loop.eqns[0], turns=turns) == program_cost(work()) * 5 + test * 6
+        assert program_cost(loop, iterations=turns) == eqn_cost(loop.eqns[0],
+                                                                iterations=turns) == program_cost(work()) * 5 + test * 6
     assert program_cost(build(bounded, "f32[4]")) == program_cost(work()) * 6 + test * 7
     inner = build(lambda b, x: b.scan(loop, [x], length=2)[0], "f32[4]")
-    assert program_cost(inner, turns=5) == program_cost(loop, turns=5) * 2
+    assert program_cost(inner, iterations=5) == program_cost(loop, iterations=5) * 2
 
 
 def test_by_op_and_the_sum():
     program = build(lambda b, x: b.scan(work(), [b.op("mul", x, 2.0)], length=7)[0], "f32[4]")
-    by_op = cost_by_op(program)
+    by_op = cost_by_primitive(program)
     assert {op: (c.flops, c.transcendentals) for op, c in by_op.items()} == {"mul": (32, 0), "sin": (0, 28), "scan": (0, 0)}
     assert sum(by_op.values(), Cost()) == program_cost(program) == program_cost(program.jaxpr)
 
@@ -161,7 +162,7 @@ def test_ops_from_outside():
     program = b.build()
     assert program_cost(program) == Cost(4, 0, 32, 32, frozenset([("other_of_costs", "it has no rule in cost_rules")]))
     cost_rules.define(other_p, lambda ins, outs, n: n * ins[0].size)
-    cost_rules.hole(each_p, "as I say")
+    cost_rules.declare_missing(each_p, "as I say")
     assert program_cost(program) == Cost(12, 0, 32, 32, frozenset([("each_of_costs", "as I say")]))
     cost_rules.define(each_p, lambda ins, outs: (1, 2))
     assert program_cost(program) == Cost(13, 2, 32, 32)
@@ -172,10 +173,10 @@ def test_ops_from_outside():
 @pytest.mark.parametrize("call, words", [
     (lambda: program_cost(3), "program_cost: expected a Jaxpr or a ClosedJaxpr; got int: 3"),
     (lambda: eqn_cost(work()), "eqn_cost: expected an Eqn; got ClosedJaxpr"),
-    (lambda: program_cost(work(), turns=-1), "turns must be a number of at least 0, .*; got int: -1"),
+    (lambda: program_cost(work(), iterations=-1), "iterations must be a number of at least 0, .*; got int: -1"),
     (lambda: CostRules().define("sin", abs), "expected a Primitive and a function.*got str: 'sin'"),
     (lambda: CostRules().define(prims.sin_p, "axes"), "or one of its params; got Primitive: sin and str: 'axes'"),
-    (lambda: CostRules().hole(prims.sin_p, 3), "expected a Primitive and a reason.*int: 3"),
+    (lambda: CostRules().declare_missing(prims.sin_p, 3), "expected a Primitive and a reason.*int: 3"),
     (lambda: Cost() + 3, "unsupported operand"), (lambda: Cost() * "x", "can't multiply|unsupported operand")])
 def test_what_is_no_program(call, words):
     with pytest.raises(TypeError, match=words):

@@ -4,7 +4,7 @@ import re
 import pytest
 
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, Var, build, jaxpr_dot, parse, prims, shaped
-from lamina_ir.testing.programs import NOTEBOOK, program_of
+from lamina_ir.testing.programs import NOTEBOOK, make_sample_program
 from lamina_ir.testing.samples import samples_of
 
 ID = r'(?:\w+|"(?:[^"\\]|\\.)*")'
@@ -35,7 +35,7 @@ def read(text):
 @pytest.mark.parametrize("prim", prims.ALL, ids=str)
 def test_every_op_is_drawn(prim):
     for row in samples_of(prim):
-        program = program_of(row)
+        program = make_sample_program(row)
         text = jaxpr_dot(program, costs=True)
         nodes, edges, frames = read(text)
         assert f'label="{prim.name}' in text and len(frames) == len(re.findall("subgraph", text))

@@ -35,7 +35,7 @@ FULL = {"b1": "bool", "bf": "bfloat16", "i*": "int64", "f*": "float64", "c*": "c
 
 
 def node(name):
-    return dtypes.canonical(FULL[name]), name.endswith("*")
+    return dtypes.canonicalize(FULL[name]), name.endswith("*")
 
 
 def rows():
@@ -103,15 +103,15 @@ def test_as_dtype_refuses(spec):
 
 
 def test_canonical_widths_follow_the_switch():
-    assert dtypes.canonical("float64").name == "float32" and dtypes.canonical(complex).name == "complex64"
+    assert dtypes.canonicalize("float64").name == "float32" and dtypes.canonicalize(complex).name == "complex64"
     with config.enable_x64(True):
-        assert dtypes.canonical("float64").name == "float64" and dtypes.canonical_int().name == "int64"
+        assert dtypes.canonicalize("float64").name == "float64" and dtypes.canonical_int().name == "int64"
 
 
 def test_int_for_overflow_names_the_remedy():
-    assert dtypes.int_for(2**31 - 1).name == "int32"
+    assert dtypes.dtype_of_int(2**31 - 1).name == "int32"
     with pytest.raises(OverflowError, match="config.enable_x64"):
-        dtypes.int_for(2**31)
+        dtypes.dtype_of_int(2**31)
 
 
 def test_tangent_dtypes():

@@ -1,9 +1,10 @@
 """Effects as data: callbacks by name, and the number that keeps ordered ones in order through nested programs."""
 import numpy as np
 import pytest
-from lamina_ir import (CallbackError, ClosedJaxpr, Eqn, Jaxpr, MissingRuleError, Primitive, Var, calls_host, check, cse, dce,
-                       dumps, evaluate, happens_once, has_ordered_effects, loads, number_turns, prims, shaped, thread_order)
-from lamina_ir.extend import Flow, HostFunction, held, register_host_function
+from lamina_ir import (CallbackError, ClosedJaxpr, Eqn, Jaxpr, MissingRuleError, Primitive, Var, has_host_callbacks,
+                       check, cse, dce, dumps, evaluate, find_unrepeatable_effect, has_ordered_effects, loads,
+                       thread_iteration_counters, prims, shaped, thread_effect_token)
+from lamina_ir.extend import RegionSignature, HostFunction, const_operands, register_host_function
 
 F32 = shaped((), np.dtype("float32"))
 
@@ -39,9 +40,9 @@ def test_threaded_programs_pass_one_number_through_every_ordered_call():
     inner = program(lambda x: note(seen, x, "in"), double, lambda x: note(seen, x, "out"))
     outer = program(lambda x: note(seen, x, "first"), call(inner), lambda x: note(seen, x, "free", ordered=False),
                     lambda x: note(seen, x, "last"))
-    assert has_ordered_effects(outer) and calls_host(outer)
-    assert happens_once(outer) is None  # reports
-    threaded = thread_order(outer)
+    assert has_ordered_effects(outer) and has_host_callbacks(outer)
+    assert find_unrepeatable_effect(outer) is None  # reports
+    threaded = thread_effect_token(outer)
     check(threaded)
     assert len(threaded.in_avals) == len(threaded.out_avals) == 2
     assert [len(e.invars) for e in threaded.eqns] == [2, 2, 1, 2]
@@ -54,27 +55,28 @@ def test_loops_and_branches_carry_it():
     body = program(lambda x: note(seen, x, "body"), double)
     x, out = Var(F32), Var(F32)
     scan = Eqn(prims.scan_p, [x], [out], dict(jaxpr=body, length=3, num_carry=1, num_consts=0, reverse=False, unroll=1))
-    threaded = thread_order(ClosedJaxpr(Jaxpr([], [x], [scan], [out])))
+    threaded = thread_effect_token(ClosedJaxpr(Jaxpr([], [x], [scan], [out])))
     check(threaded)
     assert float(evaluate(threaded, np.float32(1), np.int32(0))[0]) == 8 and seen == [("body", v) for v in (1, 2, 4)]
     index, y = Var(shaped((), np.dtype("int32"))), Var(F32)
     cond = Eqn(prims.cond_p, [index, x], [y], dict(branches=(program(double), body)))
-    threaded = thread_order(ClosedJaxpr(Jaxpr([], [index, x], [cond], [y])))
+    threaded = thread_effect_token(ClosedJaxpr(Jaxpr([], [index, x], [cond], [y])))
     check(threaded)
     assert float(evaluate(threaded, np.int32(0), np.float32(5), np.int32(0))[0]) == 10 and len(seen) == 3
 
 
-@pytest.mark.parametrize("flow, ok", [(Flow(held(), body="body"), True), (Flow(beside=("body",), whole="nobody knows"), False)])
+@pytest.mark.parametrize("flow, ok", [(RegionSignature(const_operands(), body="body"), True),
+                                      (RegionSignature(extra_programs=("body",), indivisible="nobody knows"), False)])
 def test_the_order_goes_through_every_op_whose_flow_says_how(flow, ok):
-    holder = Primitive("holder", params=("body",), infer=lambda *xs, body: body.out_avals, flow=flow, multiple=True)
+    holder = Primitive("holder", params=("body",), infer=lambda *xs, body: body.out_avals, region_signature=flow, multiple=True)
     whole = program(lambda x: Eqn(holder, [x], [Var(F32)], dict(body=program(lambda x: note([], x, "n")))))
     if ok:
-        threaded = thread_order(whole)
+        threaded = thread_effect_token(whole)
         check(threaded)
         assert len(threaded.eqns[0].invars) == len(threaded.eqns[0].outvars) == 2
     else:
         with pytest.raises(MissingRuleError, match="inside of `holder`.* has no constant operands.*ordered=False"):
-            thread_order(whole)
+            thread_effect_token(whole)
 
 
 def test_effects_are_neither_dead_nor_common():
@@ -129,7 +131,7 @@ def told(closed, *args):
     return str(caught.value).partition("here.py:7")[2]
 
 
-@pytest.mark.parametrize("how", [lambda p: p, number_turns])
+@pytest.mark.parametrize("how", [lambda p: p, thread_iteration_counters])
 def test_a_callback_that_fails_says_in_which_turn(how):
     inner = program(fails_at(24), double)
     whole = how(program(loop(program(call(program(loop(inner, 2, reverse=True)))), 3)))
@@ -140,18 +142,18 @@ def test_a_callback_that_fails_says_in_which_turn(how):
 
 def test_programs_without_callbacks_in_loops_are_not_numbered():
     for same in (program(double, loop(program(double), 3)), program(fails_at(0), call(program(fails_at(1))))):
-        assert number_turns(same) is same
+        assert thread_iteration_counters(same) is same
     shared = call(program(loop(program(fails_at(0), double), 2)))
-    first, second = number_turns(program(shared, shared)).eqns
+    first, second = thread_iteration_counters(program(shared, shared)).eqns
     assert first.params["call_jaxpr"] is second.params["call_jaxpr"]
 
 
 def test_where_the_flow_does_not_say_how_the_loops_around_go_unsaid():
     holder = Primitive("opaque_holder", params=("body",), infer=lambda *xs, body: body.out_avals, multiple=True,
-                       flow=Flow(beside=("body",), whole="nobody knows"),
+                       region_signature=RegionSignature(extra_programs=("body",), indivisible="nobody knows"),
                        numpy=lambda run, *xs, body: run(body, xs))
     body = program(lambda x: Eqn(holder, [x], [Var(F32)], dict(body=program(loop(program(fails_at(4), double), 3)))))
-    whole = number_turns(program(loop(body, 1)))
+    whole = thread_iteration_counters(program(loop(body, 1)))
     check(whole)
     assert told(whole, np.float32(1)) == ", at index 2 of the scan"
 
@@ -159,6 +161,6 @@ def test_where_the_flow_does_not_say_how_the_loops_around_go_unsaid():
 def test_devices_that_call_are_named():
     from lamina_ir import evaluate_spmd
     body = program(fails_at(4), double)
-    for closed in (program(loop(body, 3)), number_turns(program(loop(body, 3)))):
+    for closed in (program(loop(body, 3)), thread_iteration_counters(program(loop(body, 3)))):
         with pytest.raises(CallbackError, match="at index 1 of the scan, at index 1 of axis 'i' of 2"):
             evaluate_spmd(closed, [("i", 2)], [[np.float32(0), np.float32(2)]])

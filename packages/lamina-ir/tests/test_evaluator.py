@@ -9,7 +9,7 @@ from lamina_ir import (DTypeError, Eqn, ExecutionError, Jaxpr, MissingRuleError,
                        UnboundAxisError, Var, aval_of, config, evaluate, evaluate_primitive, evaluate_spmd, parse, prims)
 from lamina_ir.testing import samples
 from lamina_ir.testing.programs import NOTEBOOK, chain
-from lamina_ir.testing.samples_collectives import AXES, per_device
+from lamina_ir.testing.samples.collectives import AXES, per_device
 
 ROWS = [row for prim in prims.ALL for row in samples.samples_of(prim)]
 LOCAL = [row for row in ROWS if not row.prim.axis_params]
@@ -82,7 +82,7 @@ def test_notebook_programs_compute_row_wise_dots(name):
 def spmd(op, *values, size=4):
     """One equation on `size` devices along axis i; `op` names the result `b` of operand `a`."""
     (first, *_), = [values]
-    text = f"{{ lambda ; a:{aval_of(first[0]).short()}. let {op} in (b,) }}"
+    text = f"{{ lambda ; a:{aval_of(first[0]).str_short()}. let {op} in (b,) }}"
     return evaluate_spmd(parse(text), [("i", size)], [first])[0]
 
 
@@ -182,7 +182,7 @@ def test_call_like_ops_from_outside_need_a_rule_only_when_they_use_axes(monkeypa
 def test_open_programs_without_constants_are_taken():
     program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")
     assert evaluate(program.jaxpr, 0.0)[0] == 0 and evaluate_spmd(program.jaxpr, [("i", 2)], [[0.0, 0.0]])[0] == [0, 0]
-    with pytest.raises(TypeError, match=r"evaluate: .* 1 constants without values. Give them: ClosedJaxpr"):
+    with pytest.raises(TypeError, match=r"evaluate: .* 1 constants without values. Pass ClosedJaxpr"):
         evaluate(parse("{ lambda c:f32[] ; a:f32[]. let b:f32[] = add a c in (b,) }"), 0.0)
     with pytest.raises(TypeError, match="evaluate: expected a ClosedJaxpr; got str"):
         evaluate("{ lambda ; . let in () }")

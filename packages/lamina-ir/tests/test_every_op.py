@@ -5,34 +5,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-from lamina_ir import (
-    ClosedJaxpr,
-    Eqn,
-    Jaxpr,
-    Literal,
-    ProgramError,
-    Var,
-    alpha_equal,
-    check,
-    cse,
-    dce,
-    dumps,
-    eqn_effectful,
-    evaluate,
-    evaluate_spmd,
-    fold_constants,
-    inline_calls,
-    jaxpr_text,
-    loads,
-    parse,
-    partial_eval,
-    prims,
-    rewrite,
-    walk,
-)
-from lamina_ir.testing.programs import program_of
+from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, ProgramError, Var, alpha_equal, check, cse, dce, dumps,
+                       eqn_has_effects, evaluate, evaluate_spmd, fold_constants, inline_calls, jaxpr_text, loads, parse,
+                       partial_eval, prims, rewrite, walk)
+from lamina_ir.testing.programs import make_sample_program
 from lamina_ir.testing.samples import samples_of
-from lamina_ir.testing.samples_collectives import AXES, per_device
+from lamina_ir.testing.samples.collectives import AXES, per_device
 
 ROWS = [row for prim in prims.ALL for row in samples_of(prim)]
 
@@ -70,7 +48,7 @@ def test_has_samples(prim):
 @pytest.mark.parametrize("weak", [False, True], ids=["strong", "weak"])
 @pytest.mark.parametrize("row", WRITABLE, ids=lambda row: row.id)
 def test_saves_and_prints(row, weak):
-    program = program_of(row, weak)
+    program = make_sample_program(row, weak)
     check(program)
     loaded = loads(dumps(program))
     assert alpha_equal(program, loaded, weak=True)
@@ -92,12 +70,12 @@ UNWRITABLE = [row for row in ROWS if any(map(holds_function, row.params.values()
 @pytest.mark.parametrize("row", UNWRITABLE, ids=lambda row: row.id)
 def test_functions_are_refused(row):
     with pytest.raises(ProgramError, match="cannot be saved"):
-        dumps(program_of(row))
+        dumps(make_sample_program(row))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
 def test_rewrites_keep_the_meaning(row):
-    program = program_of(row)
+    program = make_sample_program(row)
     e, = program.eqns
     twice = [Var(v.aval) for v in e.outvars]
     double = ClosedJaxpr(Jaxpr([], program.jaxpr.invars, [e, Eqn(e.primitive, e.invars, twice, e.params)],
@@ -107,9 +85,9 @@ def test_rewrites_keep_the_meaning(row):
                    lambda p: rewrite(p, lambda e: None)):
         new = change(double)
         check(new)
-        if not eqn_effectful(e):
+        if not eqn_has_effects(e):
             assert_same(run(new, row), run(double, row))
-    if not eqn_effectful(e) and e.primitive.name not in ("xla_pmap",):
+    if not eqn_has_effects(e) and e.primitive.name not in ("xla_pmap",):
         assert len(cse(double).eqns) == 1
     for k in range(len(e.outvars)):
         small, used = dce(program, [i == k for i in range(len(e.outvars))], instantiate=True)
@@ -124,7 +102,7 @@ LOCAL = [row for row in ROWS if not row.prim.axis_params and row.args]
 
 @pytest.mark.parametrize("row", LOCAL, ids=lambda row: row.id)
 def test_partial_evaluation_keeps_the_meaning(row):
-    program = program_of(row)
+    program = make_sample_program(row)
     wanted = run(program, row)
     n = len(row.args)
     for known in {(True,) * n, (False,) * n, *(tuple(i == k for i in range(n)) for k in range(n))}:
@@ -144,7 +122,7 @@ SCALARS = [row for row in LOCAL if not row.prim.subprograms and not row.prim.eff
 
 @pytest.mark.parametrize("row", SCALARS, ids=lambda row: row.id)
 def test_constants_fold_to_the_meaning(row):
-    program = program_of(row)
+    program = make_sample_program(row)
     jaxpr = program.jaxpr
     fixed = ClosedJaxpr(Jaxpr(jaxpr.invars, [], jaxpr.eqns, jaxpr.outvars), row.args)
     folded = fold_constants(fixed)

@@ -1,11 +1,13 @@
 """Flows of nested programs: ill-formed facts are refused, and the engines work for an op from outside as for ours."""
 import numpy as np
 import pytest
-from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Primitive, ProgramError, Var, check, dce, evaluate, parse,
-                       partial_eval, prims, shaped, subprograms, thread_order, walk)
-from lamina_ir.extend import Flow, HostFunction, Operands, carried, chooses, held, keep, resume, stacked, too_many
+from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Primitive, ProgramError, Var, check, dce, evaluate, parse, partial_eval,
+                       prims, shaped, subprograms, thread_effect_token, walk)
+from lamina_ir.extend import (RegionSignature, HostFunction, OperandGroup, carry_operands, selector_operand,
+                              const_operands, split_checkpoint, substitute_saved, scanned_operands,
+                              exceeds_residual_budget)
 from lamina_ir.testing.structured import repeat_p
-from lamina_ir.wiring import Wired, backward, forward
+from lamina_ir._core.region_view import RegionView, propagate_backward, propagate_forward
 
 F = shaped((3,), np.dtype("float32"))
 X, Y, Z = np.arange(3, dtype=np.float32), np.ones(3, np.float32), np.full(3, 2, np.float32)
@@ -33,24 +35,31 @@ def names(program):
 
 
 @pytest.mark.parametrize("make, text", [
-    (lambda: Flow(held(), body="jaxpr"), r"region_signature: body must name one of the params body; got 'jaxpr'"),
-    (lambda: Flow(held(), carried(), body="body", length="body"), "operands may have one group without a count"),
-    (lambda: Flow(held(), carried("n"), body="body", length="body"), r"operands\[1\].count must name one of the params"),
-    (lambda: Flow(held(), body="body", length="body"), "operands of a loop must be const, carry and scanned; got con"),
-    (lambda: Flow(carried(), body="body"), "may be carry or scanned only in a loop, which has a `length` or a `test`"),
-    (lambda: Flow(stacked(), body="body", test="body"), "remove `length` and the scanned operands"),
-    (lambda: Flow(held(), body="body", bound="body"), "max_iters is for loops with a `test`"),
-    (lambda: Flow(Operands("kept"), body="body"), r"operands\[0\] must be const_operands\(...\), carry_op"),
-    (lambda: Flow("x", body="body"), r"operands\[0\] must be const_operands.* or selector_operand\(\); got 'x'"),
-    (lambda: Flow(held(1), body="body", beside=("solve",)), r"extra_programs\[0\] must name one of the params"),
-    (lambda: Flow(chooses(), chooses(), held(), body="body"), "may hold one group of kind selector; got 2"),
-    (lambda: Flow(beside=("body",)), "`indivisible` gives the reason"),
-    (lambda: Flow(held()), "body must name the param of the region that computes the results"),
+    (lambda: RegionSignature(const_operands(), body="jaxpr"),
+     r"region_signature: body must name one of the params body; got 'jaxpr'"),
+    (lambda: RegionSignature(const_operands(), carry_operands(), body="body", length="body"),
+     "operands may have one group without a count"),
+    (lambda: RegionSignature(const_operands(), carry_operands("n"), body="body", length="body"),
+     r"operands\[1\].count must name one of the params"),
+    (lambda: RegionSignature(const_operands(), body="body", length="body"),
+     "operands of a loop must be const, carry and scanned; got con"),
+    (lambda: RegionSignature(carry_operands(), body="body"),
+     "may be carry or scanned only in a loop, which has a `length` or a `test`"),
+    (lambda: RegionSignature(scanned_operands(), body="body", test="body"), "remove `length` and the scanned operands"),
+    (lambda: RegionSignature(const_operands(), body="body", max_iters="body"), "max_iters is for loops with a `test`"),
+    (lambda: RegionSignature(OperandGroup("kept"), body="body"), r"operands\[0\] must be const_operands\(...\), carry_op"),
+    (lambda: RegionSignature("x", body="body"), r"operands\[0\] must be const_operands.* or selector_operand\(\); got 'x'"),
+    (lambda: RegionSignature(const_operands(1), body="body", extra_programs=("solve",)),
+     r"extra_programs\[0\] must name one of the params"),
+    (lambda: RegionSignature(selector_operand(), selector_operand(), const_operands(), body="body"),
+     "may hold one group of kind selector; got 2"),
+    (lambda: RegionSignature(extra_programs=("body",)), "`indivisible` gives the reason"),
+    (lambda: RegionSignature(const_operands()), "body must name the param of the region that computes the results"),
 ])
 def test_an_ill_formed_flow_is_refused_where_the_op_is_defined(make, text):
     text = text.removeprefix("region_signature: ")
     with pytest.raises(ProgramError, match=f"Primitive 'odd': region_signature: .*{text}"):
-        Primitive("odd", infer=lambda *avals, body: avals, params=("body",), flow=make())
+        Primitive("odd", infer=lambda *avals, body: avals, params=("body",), region_signature=make())
 
 
 @pytest.mark.parametrize("facts, text", [
@@ -68,7 +77,7 @@ def test_an_ill_formed_flow_is_refused_where_the_op_is_defined(make, text):
     (dict(multiple=1), "multiple: must be a bool; got int: 1"),
     (dict(effectful="no"), "effectful: must be a bool; got str: 'no'"),
     (dict(elementwise=None), "elementwise: must be a bool"),
-    (dict(flow="carried"), "flow: must be a RegionSignature or None; got str: 'carried'"),
+    (dict(region_signature="carried"), "region_signature: must be a RegionSignature or None; got str: 'carried'"),
     (dict(kinds=["int"]), "kinds: must be a dict by param, or None"),
     (dict(kinds={"m": "int"}), "kinds: must name params of the primitive, which are n; got 'm'"),
     (dict(defaults={"m": 1}), "defaults: must name params of the primitive, which are n; got 'm'"),
@@ -90,7 +99,9 @@ def test_a_program_in_a_param_that_no_flow_speaks_of_is_refused():
     for value in (body, (body, body)):
         with pytest.raises(ProgramError, match=r"`odd` holds a program in its param `body`, but has no region sign"):
             use(value)
-    assert not use(3).effectful and not use(body, flow=Flow(beside=("body",), whole="a monoid")).effectful
+    assert not use(3).effectful
+    signature = RegionSignature(extra_programs=("body",), indivisible="a monoid")
+    assert not use(body, region_signature=signature).effectful
 
 
 @pytest.mark.parametrize("change, text", [
@@ -127,9 +138,10 @@ def test_marks_go_round_until_they_settle():
         return [a | b, b | c, c]
 
     none = frozenset()
-    assert forward(Wired.of(e), [none, none, frozenset("i")], through)[1] == (frozenset("i"),) * 3  # after two rounds
-    assert forward(Wired.of(e), [True, False, False], through)[1] == (True, False, False)
-    needs = backward(Wired.of(e), [True, False, False], lambda wire, m: [m[0], m[0] | m[1], m[1] | m[2]])
+    assert propagate_forward(RegionView.of(e), [none, none, frozenset("i")], through)[1] == (frozenset("i"),
+                                                                                             ) * 3  # after two rounds
+    assert propagate_forward(RegionView.of(e), [True, False, False], through)[1] == (True, False, False)
+    needs = propagate_backward(RegionView.of(e), [True, False, False], lambda wire, m: [m[0], m[0] | m[1], m[1] | m[2]])
     assert needs == ((True,) * 3, (True,) * 3)
 
 
@@ -163,11 +175,11 @@ def test_it_is_split_by_what_is_known(known):
 
 def test_policies_look_into_it():
     program = whole("""{ lambda ; a:f32[3]. let b:f32[3] = sin a c:f32[3] = name[name=c] b d:f32[3] = mul c c in (d,) }""", 0)
-    kept = keep(program, prims.CheckpointPolicy("only_names", ("c",)))
+    kept = split_checkpoint(program, prims.CheckpointPolicy("only_names", ("c",)))
     check(kept.forward)
     assert [a.shape for a in kept.forward.out_avals] == [(3,), (3, 3)]
     out, c = evaluate(kept.forward, X)
-    np.testing.assert_array_equal(evaluate(kept.again, X, c)[0], evaluate(program, X)[0])
+    np.testing.assert_array_equal(evaluate(kept.recompute, X, c)[0], evaluate(program, X)[0])
 
 
 def test_order_goes_through_it():
@@ -177,7 +189,7 @@ def test_order_goes_through_it():
     say = Eqn(prims.debug_callback_p, [a], [],
               dict(batch=(), callback=host, indexed=False, mapped=(), ordered=True, threaded=False))
     body = ClosedJaxpr(Jaxpr([], [a], [say, Eqn(prims.add_p, [a, a], [b], {})], [b]))
-    threaded = thread_order(whole(body, 0))
+    threaded = thread_effect_token(whole(body, 0))
     check(threaded)
     evaluate(threaded, Y, np.int32(0))
     assert seen == [1, 2, 4] and threaded.eqns[0].params["num_consts"] == 0
@@ -205,7 +217,7 @@ def test_effort_grows_with_the_number_of_programs_not_with_depth_or_sharing():
         assert used == [True, False]
         split = partial_eval(program, [True, False])
         assert split.out_known == [True, False]
-        kept = keep(program, prims.CheckpointPolicy("nothing"))
+        kept = split_checkpoint(program, prims.CheckpointPolicy("nothing"))
         assert len(kept.forward.out_avals) == 2
         if depth == 1:
             check(split.known)
@@ -243,12 +255,12 @@ def test_what_would_be_handed_over_by_the_million_is_computed_again(policy):
         program = doubled(depth)
         split = partial_eval(program, [True, False])
         assert split.out_known == [True, False] and len(split.residuals) < 600
-        kept = keep(program, prims.CheckpointPolicy(policy))
+        kept = split_checkpoint(program, prims.CheckpointPolicy(policy))
         ins = [Var(F), Var(F)]
         again = Eqn(prims.remat_p, ins, [Var(F), Var(F)], {**prims.remat_p.defaults, "call_jaxpr": program, "name": "f",
                     "policy": prims.CheckpointPolicy(policy), "differentiated": False, "prevent_cse": True})
         both = partial_eval(ClosedJaxpr(Jaxpr([], ins, [again], again.outvars)), [True, False])
-        for made in (split.known, split.unknown, kept.forward, kept.again, both.known, both.unknown):
+        for made in (split.known, split.unknown, kept.forward, kept.recompute, both.known, both.unknown):
             check(made)
             assert values_of(made) < 5000
         if depth == 10:
@@ -266,20 +278,21 @@ def test_kept_values_that_are_not_there_are_computed_after_all():
     program = parse("{ lambda ; a:f32[3]. let b:f32[3] = sin a c:f32[3] = cos b in (c,) }")
     around = whole(program, 0, prim=prims.xla_call_p, **{**prims.xla_call_p.defaults, "call_jaxpr": program, "name": "f"})
     for where in (program, around):
-        again = keep(where, prims.CheckpointPolicy("everything")).again
+        again = split_checkpoint(where, prims.CheckpointPolicy("everything")).recompute
         n = len(again.in_avals) - 1
         for missing in range(n):
-            some = resume(again, [False, *[k == missing for k in range(n)]])
+            some = substitute_saved(again, [False, *[k == missing for k in range(n)]])
             check(some)
             used = dce(some)[1][1:]
             assert not used[missing]
             wrong = [np.full(3, np.nan, np.float32)] * n  # what is there is read, and only that
             assert np.isnan(evaluate(some, X, *wrong)[0]).all() == any(used)
-        np.testing.assert_array_equal(evaluate(resume(again, [False] + [True] * n), X, *wrong)[0], evaluate(program, X)[0])
+        np.testing.assert_array_equal(evaluate(substitute_saved(again, [False] + [True] * n), X, *wrong)[0],
+                                      evaluate(program, X)[0])
 
 
 def test_effects_are_not_had_again():
     program = doubled(10)
     jaxpr = program.jaxpr
     effectful = ClosedJaxpr(Jaxpr([], jaxpr.invars, jaxpr.eqns, jaxpr.outvars, effectful=True))
-    assert too_many(program, 1024) and not too_many(effectful, 1024)
+    assert exceeds_residual_budget(program, 1024) and not exceeds_residual_budget(effectful, 1024)

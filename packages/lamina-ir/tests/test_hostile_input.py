@@ -9,9 +9,10 @@ import struct
 import numpy as np
 import pytest
 
-from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, ProgramError, ShapeError, Var, alpha_equal, calls_host, check, cse,
-                       dce, dumps, fold_constants, has_ordered_effects, jaxpr_text, loads, parse, partial_eval, prims, shaped)
-from lamina_ir.testing.programs import NOTEBOOK, f32, program_of
+from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, ProgramError, ShapeError, Var, alpha_equal, has_host_callbacks,
+                       check, cse, dce, dumps, fold_constants, has_ordered_effects, jaxpr_text, loads, parse,
+                       partial_eval, prims, shaped)
+from lamina_ir.testing.programs import NOTEBOOK, f32, make_sample_program
 from lamina_ir.testing.samples import samples_of
 
 HEAD = struct.Struct("<8sII32sQQ")
@@ -82,7 +83,7 @@ def test_mutated_text_is_refused_with_its_place(prim):
     """Words replaced, dropped, doubled and exchanged: what is no program says where, and what was expected there."""
     rng = random.Random(prim.name)
     for row in samples_of(prim)[:2]:
-        words = WORDS.findall(jaxpr_text(program_of(row)))
+        words = WORDS.findall(jaxpr_text(make_sample_program(row)))
         for _ in range(25):
             text = list(words)
             for _ in range(rng.choice([1, 1, 2])):
@@ -143,7 +144,7 @@ def in_each_other(kind, depth):
 @pytest.mark.parametrize("engine", [
     check, jaxpr_text, lambda p: parse(jaxpr_text(p)), lambda p: loads(dumps(p)), lambda p: alpha_equal(p, loads(dumps(p))),
     dce, cse, fold_constants, lambda p: partial_eval(p, [True]), lambda p: partial_eval(p, [False]), has_ordered_effects,
-    calls_host, repr, hash, lambda p: pickle.loads(pickle.dumps(p))],
+    has_host_callbacks, repr, hash, lambda p: pickle.loads(pickle.dumps(p))],
     ids=["check", "text", "parse", "loads", "alpha_equal", "dce", "cse", "fold_constants", "known", "unknown",
          "has_ordered_effects", "calls_host", "repr", "hash", "pickle"])
 def test_no_engine_looks_at_a_shared_program_more_than_once(kind, engine):
@@ -173,7 +174,7 @@ def test_programs_that_differ_in_a_string_or_constant_stay_two():
 
 
 @pytest.mark.parametrize("bad, words", [
-    ("@1", "no program is marked @1 before this place"), ("@", "expected `@` and a number"),
+    ("@1", "no program is marked @1 before this position"), ("@", "expected `@` and a number"),
     ("@1:f", "expected a program after `@1:`"),
     ("@1:{ lambda ; c:f32[]. let d:f32[] = xla_call[call_jaxpr=@1 name=g] c in (d,) }", "no program is marked @1 before"),
     ("(@1:{ lambda ; . let in () }, @1:{ lambda ; . let in () })", "marked @1 already")])
@@ -189,7 +190,7 @@ def test_a_sum_over_one_axis_twice_is_refused():
 
 def test_the_forward_rule_of_a_transposed_call_is_a_rule():
     row = samples_of(prims.transposed_call_p)[0]
-    eqn = program_of(row).eqns[0]
+    eqn = make_sample_program(row).eqns[0]
     vs = [Var(a.aval) for a in eqn.invars]
     bad = Eqn(eqn.primitive, vs, [Var(v.aval) for v in eqn.outvars], {**eqn.params, "forward": prims.Rule(1)})
     with pytest.raises(ProgramError, match=r"forward must be a prims\.Rule"):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from lamina_ir import KeyReuseError, parse
-from lamina_ir.extend import check_key_uses, key_uses
+from lamina_ir.extend import check_key_uses, find_key_uses
 
 DRAW = "random_unwrap[use=bits]"
 
@@ -57,17 +57,17 @@ def test_keys_used_once(arguments, body):
 
 
 def test_results_are_the_keys_they_hold():
-    found = key_uses(program("a:key<fry>[4] b:f32[]",
+    found = find_key_uses(program("a:key<fry>[4] b:f32[]",
                              "c:key<fry>[2] = slice[limit_indices=(3,) start_indices=(1,) strides=None] a "
                              f"d:u32[2,2] = {DRAW} c", "c, b"))
     assert found.outs[0].tolist() == [1, 2] and found.outs[1] is None and found.ins[0].tolist() == [0, 1, 2, 3]
-    assert {i: use.what for i, use in found.used.items()} == {1: "bits", 2: "bits"} and not found.vague
+    assert {i: use.kind for i, use in found.used.items()} == {1: "bits", 2: "bits"} and not found.depends_on_values
 
 
 def test_values_say_which_key_is_meant():
     closed = program("a:key<fry>[3] i:i32[]", "b:key<fry>[1] = dynamic_slice[slice_sizes=(1,)] a i "
                      f"c:u32[1,2] = {DRAW} b", "b")
-    vague = key_uses(closed)
-    assert vague.vague and sorted(vague.used) == [0, 1, 2]
-    known = key_uses(closed, lambda: [None, np.int32(1)])
-    assert not known.vague and sorted(known.used) == [1] and known.outs[0].tolist() == [1]
+    vague = find_key_uses(closed)
+    assert vague.depends_on_values and sorted(vague.used) == [0, 1, 2]
+    known = find_key_uses(closed, lambda: [None, np.int32(1)])
+    assert not known.depends_on_values and sorted(known.used) == [1] and known.outs[0].tolist() == [1]

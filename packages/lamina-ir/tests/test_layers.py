@@ -7,8 +7,8 @@ import textwrap
 import pytest
 from lamina_ir import layers
 
-FACE = '"""A face."""\nfrom lamina_ir.layers import fill as _fill\n\n_fill(globals(){rows})\n'
-STOCK = '''
+FACE = '"""A face."""\nfrom lamina_ir.layers import reexport_implementation\n\nreexport_implementation(globals(){rows})\n'
+DEFAULT = '''
 from . import extend
 from ._inner import vmap
 
@@ -17,7 +17,7 @@ __all__ = ["custom_vmap", "extend", "vmap"]
 
 def __getattr__(name):
     if name == "custom_vmap":
-        return "the stock's custom_vmap"
+        return "the default custom_vmap"
     raise AttributeError(name)
 '''
 STAND_IN = "from lamina_batching import extend\n__contract__ = 1\nvmap = custom_vmap = 'mine'\n"
@@ -28,8 +28,9 @@ def house(tmp_path):
     """A folder with a room `lamina_batching` that is nothing but a face, two names, and a table."""
     room = tmp_path / "lamina_batching"
     room.mkdir()
-    for name, text in (("__init__", FACE.format(rows=', rows=("rules",)')), ("stock", STOCK), ("_inner", "vmap = 'stock'"),
-                       ("extend", "table = {}"), ("rules", "from .extend import table\ntable['sin'] = 'stock'")):
+    for name, text in (("__init__", FACE.format(rows=', rule_modules=("rules",)')), ("_default", DEFAULT),
+                       ("_inner", "vmap = 'default'"),
+                       ("extend", "table = {}"), ("rules", "from .extend import table\ntable['sin'] = 'default'")):
         (room / f"{name}.py").write_text(text)
 
     def add(name, text):
@@ -63,17 +64,17 @@ SHOW = "import lamina_batching as b; print(b.vmap, b.custom_vmap, b.extend.table
 
 def test_the_stock_fills_the_face_and_gives_late_names(house):
     folder = house("unused", "")
-    assert run(folder, SHOW) == "stock the stock's custom_vmap {'sin': 'stock'}"
+    assert run(folder, SHOW) == "default the default custom_vmap {'sin': 'default'}"
     assert run(folder, "import lamina_batching as b; b.vmapp").startswith(
         "AttributeError: module 'lamina_batching' has no attribute 'vmapp'")
     assert run(folder, "from lamina_batching import *; print(vmap, custom_vmap); import lamina_batching; "
-                       "print('vmap' in dir(lamina_batching))") == "stock the stock's custom_vmap\nTrue"
+                       "print('vmap' in dir(lamina_batching))") == "default the default custom_vmap\nTrue"
 
 
 @pytest.mark.parametrize("way", ["environment", "use", "use of a module", "installed"])
 def test_a_stand_in_is_chosen(house, way):
     folder = house("mine", STAND_IN if way != "use of a module" else STAND_IN.replace(
-        "from lamina_batching import extend", "class extend: table = {'sin': 'stock'}"))
+        "from lamina_batching import extend", "class extend: table = {'sin': 'default'}"))
     said, line = None, ""
     if way == "environment":
         said = "batching=mine"
@@ -81,7 +82,7 @@ def test_a_stand_in_is_chosen(house, way):
         install(folder, "my-batching", "[console_scripts]\nx = y:z\n[lamina.layers]\nbatching = mine\n")
     else:
         line = "layers.use(batching='mine')\n" if way == "use" else "import mine; layers.use(batching=mine)\n"
-    assert run(folder, line + SHOW, said) == "mine mine {'sin': 'stock'}"
+    assert run(folder, line + SHOW, said) == "mine mine {'sin': 'default'}"
     chosen = {"environment": "LAMINA_LAYERS", "installed": "installed"}.get(way, "use")
     by = "my-batching 1.2" if way == "installed" else "None None"
     assert run(folder, line + "import lamina_batching\nfound = [x for x in layers.layers() if x.layer == 'batching'][0]\n"
@@ -96,8 +97,8 @@ def test_the_stock_is_not_run_beside_a_stand_in(house):
 
 
 def test_a_stand_in_may_take_the_rest_from_the_stock_and_be_imported_first(house):
-    folder = house("mine", "from lamina_batching.stock import *\n__contract__ = 1\nvmap = 'mine'\n")
-    shown = "mine the stock's custom_vmap {'sin': 'stock'}"
+    folder = house("mine", "from lamina_batching._default import *\n__contract__ = 1\nvmap = 'mine'\n")
+    shown = "mine the default custom_vmap {'sin': 'default'}"
     assert run(folder, SHOW, "batching=mine") == shown
     assert run(folder, f"import mine; {SHOW}", "batching=mine") == shown
 
@@ -112,8 +113,8 @@ def test_doors_of_its_own_are_found_under_the_rooms_name(house):
 
 def test_rows_are_replaced_apart(house):
     folder = house("my_rows", "from lamina_batching.extend import table\n__contract__ = 1\ntable['sin'] = 'my row'\n")
-    assert run(folder, SHOW, "batching.rows=my_rows") == "stock the stock's custom_vmap {'sin': 'my row'}"
-    assert run(folder, f"layers.use(batching_rows='my_rows'); {SHOW}").endswith("{'sin': 'my row'}")
+    assert run(folder, SHOW, "batching.rules=my_rows") == "default the default custom_vmap {'sin': 'my row'}"
+    assert run(folder, f"layers.use(batching_rules='my_rows'); {SHOW}").endswith("{'sin': 'my row'}")
 
 
 TWO = "[lamina.layers]\nbatching = {0}\n"
@@ -128,7 +129,7 @@ def test_two_without_a_choice_are_one_error_and_a_choice_helps(house):
     assert told.startswith("lamina_ir.layers.LayerError: ") and all(part in told for part in (
         "mine of my-batching", "yours of your-batching", "`batching`", "LAMINA_LAYERS=batching=", "lamina.use(batching="))
     assert run(folder, SHOW, "batching=yours").startswith("yours")
-    assert run(folder, SHOW, "").startswith("stock") and run(folder, SHOW, "batching=stock").startswith("stock")
+    assert run(folder, SHOW, "").startswith("default") and run(folder, SHOW, "batching=default").startswith("default")
     assert run(folder, f"layers.use(batching='mine'); {SHOW}").startswith("mine")
 
 
@@ -147,7 +148,7 @@ def test_what_cannot_stand_in_is_told_in_one_sentence(house, text, words):
     assert told.startswith("lamina_ir.layers.LayerError: mine of my-batching was selected (installed) for the layer "
                            "`batching`, but ")
     assert words in told and "LAMINA_LAYERS= (empty)" in told
-    assert run(folder, SHOW, "").startswith("stock")  # and without it all is as before
+    assert run(folder, SHOW, "").startswith("default")  # and without it all is as before
 
 
 @pytest.mark.parametrize("line, words", [
@@ -158,7 +159,7 @@ def test_a_wrong_entry_point_names_the_distribution(house, line, words):
     install(folder, "my-batching", f"[lamina.layers]\n# a comment\n{line}\n")
     told = run(folder, SHOW)
     assert told.startswith(f"lamina_ir.layers.LayerError: my-batching declares the entry point {line!r}") and words in told
-    assert run(folder, SHOW, "").startswith("stock")
+    assert run(folder, SHOW, "").startswith("default")
 
 
 @pytest.mark.parametrize("said", ["batching", "baching=mine", "batching=", "batching=my/path", "=mine"])
@@ -177,7 +178,7 @@ def test_a_choice_comes_before_the_room_is_used(house):
     folder = house("mine", STAND_IN)
     told = run(folder, f"{SHOW}\nlayers.use(batching='mine')")
     assert told.startswith("lamina_ir.layers.LayerError: use: lamina_batching is in use already, with the impl")
-    assert run(folder, f"{SHOW}\nlayers.use(batching='stock')").startswith("stock")
+    assert run(folder, f"{SHOW}\nlayers.use(batching='default')").startswith("default")
     again = ("try:\n    import lamina_batching\nexcept layers.LayerError: layers.use(batching='mine')\n")
     assert run(folder, again + SHOW, "batching=nowhere").startswith("mine")
 

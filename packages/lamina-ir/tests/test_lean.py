@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lamina_ir import Builder, ClosedJaxpr, Eqn, Jaxpr, Var, check, evaluate, parse, prims, shaped, walk
-from lamina_ir.extend import HostFunction, lean, ready
+from lamina_ir.extend import HostFunction, simplify_for_numpy, make_evaluator
 from lamina_ir.testing import assert_close
 
 DTYPES = ["float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "int8", "int32", "uint16", "bool", "complex64"]
@@ -28,11 +28,11 @@ def filled(rng, dtype, shape, special=False):
 
 def same(program, *args):
     """What is left of a program that computes the same, on the arguments given; how it is run again and again too."""
-    small = lean(program)
+    small = simplify_for_numpy(program)
     check(small)
     with np.errstate(invalid="ignore"):  # NumPy's products of infinities tell of it
         wanted = evaluate(program, *args)
-        found = evaluate(small, *args), ready(program)(list(args))
+        found = evaluate(small, *args), make_evaluator(program)(list(args))
     for got in found:
         for x, y in zip(got, wanted, strict=True):
             assert_close(x, y, slack=4)
@@ -85,7 +85,7 @@ def test_no_product_with_ones_is_left():
         ones = b.op("broadcast_in_dim", 1.0, broadcast_dimensions=(), shape=shapes[0])
         product = b.op("dot_general", ones, b.input(shapes[1], "float32"), dimension_numbers=numbers)
         if shapes[0]:
-            kinds.add(tuple(ops_of(lean(b.build(product)))))
+            kinds.add(tuple(ops_of(simplify_for_numpy(b.build(product)))))
     assert "dot_general" not in set().union(*kinds) and len(kinds) > 3  # with and without other orders, and repeats
 
 
@@ -151,7 +151,7 @@ def test_ones_of_complex_numbers_multiply():
         c:c64[2,3] = mul a b
         d:c64[2,2] = dot_general[dimension_numbers=(((1,), (1,)), ((), ())) precision=None preferred_element_type=None] a b
       in (c, d) }"""
-    assert [n for n in ops_of(lean(parse(text))) if n in ("mul", "dot_general")] == ["mul", "dot_general"]
+    assert [n for n in ops_of(simplify_for_numpy(parse(text))) if n in ("mul", "dot_general")] == ["mul", "dot_general"]
 
 
 def test_numbers_that_are_summed_are_not_multiplied():
@@ -172,9 +172,9 @@ def test_effects_and_arguments_stay():
     tell = [Eqn(prims.debug_callback_p, [a], [], params) for _ in range(2)]
     dead = Eqn(prims.sin_p, [a], [Var(a.aval)], {})
     program = ClosedJaxpr(Jaxpr([], [a, b], [*tell, dead], [b]))
-    small = lean(program)
+    small = simplify_for_numpy(program)
     assert ops_of(small) == ["debug_callback"] * 2 and len(small.jaxpr.invars) == 2
-    ready(program)([np.float32(1), np.float32(2)])
+    make_evaluator(program)([np.float32(1), np.float32(2)])
     assert told == [1, 1]
 
 
@@ -185,19 +185,20 @@ def test_who_is_told_of_what_is_repeated_has_no_result():
     host = HostFunction.of(lambda v: told.append(v.tolist()) or (), "told of rows")
     params = dict(batch=(), callback=host, indexed=False, mapped=(), ordered=False, threaded=False)
     program = ClosedJaxpr(Jaxpr([], [a], [repeat, Eqn(prims.debug_callback_p, [b], [], params)], [a]))
-    assert ops_of(lean(program)) == ["broadcast_in_dim", "debug_callback"]
-    ready(program)([np.float32(3)])
+    assert ops_of(simplify_for_numpy(program)) == ["broadcast_in_dim", "debug_callback"]
+    make_evaluator(program)([np.float32(3)])
     assert told == [[3, 3]]
 
 
 def test_a_program_with_nothing_to_do_is_itself_and_what_is_made_is_remembered():
     program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")
-    assert lean(program) is program
+    assert simplify_for_numpy(program) is program
     longer = parse("{ lambda ; a:f32[]. let b:f32[] = sin a\n c:f32[] = cos a in (b,) }")
-    assert lean(longer) is lean(longer) is not longer and lean(lean(longer)) is lean(longer)
-    assert isinstance(lean(longer), ClosedJaxpr)
+    assert (simplify_for_numpy(longer) is simplify_for_numpy(longer) is not longer
+            and simplify_for_numpy(simplify_for_numpy(longer)) is simplify_for_numpy(longer))
+    assert isinstance(simplify_for_numpy(longer), ClosedJaxpr)
 
 
 def test_what_is_no_program_is_refused():
-    with pytest.raises(TypeError, match="lean: "):
-        lean(3)
+    with pytest.raises(TypeError, match="simplify_for_numpy: closed must be a ClosedJaxpr; got int: 3"):
+        simplify_for_numpy(3)

@@ -13,7 +13,7 @@ import pytest
 import lamina_ir as ir
 from lamina_ir import (LaminaError, Primitive, Var, build, dumps, extend,
                        jaxpr_json, parse, prims, shaped)
-from lamina_ir.extend import Grid, Wired, keep, map_placement, nest_placement, tiles_of
+from lamina_ir.extend import Grid, RegionView, split_checkpoint, place_map, place_nested_map, make_tiles
 
 X = shaped((3,), "float32")
 P = parse("{ lambda ; a:f32[3]. let b:f32[3] = sin a c:f32[3] = mul b 2.0:f32[] in (c,) }")
@@ -30,12 +30,12 @@ _MAP = ("xla_pmap[axis_name=%s axis_size=2 backend=None call_jaxpr=%s devices=No
 _INNER = _MAP % ("j", "{ lambda ; e:f32[]{i, j}. let f:f32[]{i, j} = sin e in (f,) }", 2)
 _OUTER = _MAP % ("i", "{ lambda ; c:f32[2]{i}. let d:f32[2]{i} = %s c in (d,) }" % _INNER, 3)
 NEST = parse("{ lambda ; a:f32[2,2]. let b:f32[2,2] = %s a in (b,) }" % _OUTER)
-NESTED = nest_placement(NEST, range(6), range(2, 6))
-KEPT = keep(P, lambda prim, *avals, **params: prim.name == "sin").again
+NESTED = place_nested_map(NEST, range(6), range(2, 6))
+KEPT = split_checkpoint(P, lambda prim, *avals, **params: prim.name == "sin").recompute
 TREE = ir.trees.tree_structure((1, 2))
-W = Wired.of(LOOP)
+W = RegionView.of(LOOP)
 OP = Primitive("mistaken", infer=lambda x: x)
-PLACED = map_placement(PMAP, ("d0", "d1"))
+PLACED = place_map(PMAP, ("d0", "d1"))
 ONE = lambda wire, marks: [True] * len(wire.program.out_avals)  # noqa: E731
 
 
@@ -45,46 +45,55 @@ def call(*args, **kwargs):
 
 # name -> a good call
 CALLS = {
-    "alpha_equal": call(P, P), "aval_of": call(np.ones(2)), "build": call(lambda b, x: x, X), "calls_host": call(P),
-    "check": call(P), "cost_by_op": call(P, turns=1), "cse": call(P), "dce": call(P, [True], instantiate=[True]),
-    "dumps": call(P), "eqn_axis_names": call(EQN), "eqn_cost": call(EQN, turns=1), "eqn_effectful": call(EQN),
+    "alpha_equal": call(P, P), "aval_of": call(np.ones(2)), "build": call(lambda b, x: x, X), "has_host_callbacks": call(P),
+    "check": call(P), "cost_by_primitive": call(P, iterations=1), "cse": call(P), "dce": call(P, [True], instantiate=[True]),
+    "dumps": call(P), "eqn_axis_names": call(EQN), "eqn_cost": call(EQN, iterations=1), "eqn_has_effects": call(EQN),
     "eqn_text": call(EQN), "evaluate": call(P, np.ones(3)), "evaluate_primitive": call(prims.sin_p, [np.float32(1)], {}),
-    "evaluate_spmd": call(P, [("i", 2)], [[np.ones(3)] * 2]), "fold_constants": call(P, limit=3), "guarded": call(P),
-    "happens_once": call(P), "has_checks": call(P), "has_ordered_effects": call(P), "inline_calls": call(CALL, lambda e: True),
+    "evaluate_spmd": call(P, [("i", 2)], [[np.ones(3)] * 2]), "fold_constants": call(P, limit=3), "mask_checks": call(P),
+    "find_unrepeatable_effect": call(P), "has_checks": call(P), "has_ordered_effects": call(P),
+         "inline_calls": call(CALL, lambda e: True),
     "jaxpr_dot": call(P, name="f"), "jaxpr_from_json": call(jaxpr_json(P)), "jaxpr_json": call(P), "jaxpr_text": call(P),
-    "loads": call(dumps(P)), "number_turns": call(P), "only_checks": call(P), "parse": call(str(P), []),
-    "partial_eval": call(P, [True], instantiate=[True]), "program_cost": call(P, turns=1),
-    "register_param_type": call(type(tiles_of((2,)))),
-    "result_type": call(np.int8(1), 2.0), "rewrite": call(P, lambda e: None, nested=True), "saved_parts": call(dumps(P)),
-    "saved_trees": call(dumps(P)), "saved_whole": call(*ir.saved_parts(dumps(P))), "scalar_type_of": call(1),
-    "shaped": call((3,), "float32"), "subprograms": call(EQN), "substitute": call(P, {}), "thread_order": call(P),
+    "loads": call(dumps(P)), "thread_iteration_counters": call(P), "has_only_checks": call(P), "parse": call(str(P), []),
+    "partial_eval": call(P, [True], instantiate=[True]), "program_cost": call(P, iterations=1),
+    "register_param_type": call(type(make_tiles((2,)))),
+    "result_type": call(np.int8(1), 2.0), "rewrite": call(P, lambda e: None, nested=True), "split_saved": call(dumps(P)),
+    "load_treedefs": call(dumps(P)), "join_saved": call(*ir.split_saved(dumps(P))), "scalar_type_of": call(1),
+    "shaped": call((3,), "float32"), "subprograms": call(EQN), "substitute": call(P, {}), "thread_effect_token": call(P),
     "walk": call(P), "ClosedJaxpr": call(P.jaxpr, []), "Jaxpr": call([], P.jaxpr.invars, P.eqns, P.jaxpr.outvars),
     "ShapeDtypeStruct": call((3,), "float32", {"i": 2}), "AxisEnv": call([("i", 2)]), "RuleTable": call("price", "shop/rows"),
     "Primitive": call("name", params=("a",), defaults={"a": 1}, family="x"),
 }
 CALLS_OF_EXTEND = {
-    "as_axis_name": call(("i",)), "as_scan": call(LOOP), "axes_text": call([]), "axis_names": call("psum", ("i",)),
-    "axis_names_of": call(prims.psum_p, {"axes": ("i",), "axis_index_groups": None}),
-    "backward": call(W, [True, False], lambda wire, marks: [True, True]), "carried": call("n"),
-    "check_key_uses": call(P), "checked_axis_name": call("psum", "i"), "checked_groups": call("psum", 4, [[0, 1], [2, 3]], "i"),
-    "checked_index": call("ppermute", 4, 1, "i"), "checked_permutation": call("ppermute", 2, [(0, 1), (1, 0)], "i"),
-    "checkpointed": call(P, "f"), "compared": call(P.eqns), "devices_needed": call(P),
-    "divide": call(LOOP, [(STEP, STEP)], [0, 1], [0, 1], [], []), "explain_mismatch": call(TREE, (1, 2)),
-    "forward": call(W, [True, False], ONE), "has_keys": call(P), "held": call("n"), "in_stretches": call(BOUNDED),
-    "is_cheap": call(EQN), "keep": call(P, None), "key_uses": call(P), "lone_map": call(PMAP), "lone_nest": call(PMAP),
-    "map_placement": call(PMAP, ("d0", "d1")), "meshes": call(P), "narrow": call(LOOP, [True, False]),
-    "of_rows": call(PMAP, PLACED), "over_of_results": call(P, [frozenset()], frozenset()), "physical": call(P),
-    "physical_aval": call(X), "places_at": call([("i", 2)], 1), "refuse_disagreement": call(P),
-    "register_host_function": call("host_function_of_mistakes", abs), "resume": call(KEPT, [False, True]),
-    "rows_everywhere": call(PMAP.eqns[0]), "speaks_of_axes": call(P), "split_axes": call("psum", ("i", 0)),
-    "stacked": call("n"), "tiles_of": call((2,)), "too_many": call(P, 3), "turns_text": call([]),
-    "typed_equation": call(prims.sin_p, [X], {}, frozenset()), "typed_program": call(P, [frozenset()], frozenset()),
-    "unbound_axis": call("i", ["j"]), "watching": call(lambda *_: None), "with_signature": call(P, [(X, 0)], [(X, 0)]),
-    "lean": call(P), "without_needless": call(P, {"i": 2}), "words_array": call(np.ones(3)), "tree_words": call(TREE),
-    "mesh_tiles": call((("x", "y"), (2, 2), (0, 1, 2, 3)), (prims.Split(("y",)), None), [0, 1, 2, 3]),
-    "nest_placement": call(NEST, range(6), range(2, 6)), "register_primitive": call(OP), "rows_apart": call(NEST, NESTED),
-    "rows_of_results": call(NEST, NESTED, [tiles_of((2,))]), "split_by_maps": call(PMAP, Grid(2)),
-    "Wired": call(prims.scan_p, LOOP.params, 2),
+    "as_axis_name": call(("i",)), "as_scan": call(LOOP), "format_axes": call([]), "check_axis_names": call("psum", ("i",)),
+    "find_axis_names": call(prims.psum_p, {"axes": ("i",), "axis_index_groups": None}),
+    "propagate_backward": call(W, [True, False], lambda wire, marks: [True, True]), "carry_operands": call("n"),
+    "check_key_uses": call(P), "check_axis_name": call("psum", "i"), "check_groups": call("psum", 4, [[0, 1], [2, 3]], "i"),
+    "check_member_index": call("ppermute", 4, 1, "i"), "check_permutation": call("ppermute", 2, [(0, 1), (1, 0)], "i"),
+    "wrap_in_checkpoint": call(P, "f"), "find_compared_values": call(P.eqns), "count_devices": call(P),
+    "split_equation": call(LOOP, [(STEP, STEP)], [0, 1], [0, 1], [], []), "explain_mismatch": call(TREE, (1, 2)),
+    "propagate_forward": call(W, [True, False], ONE), "has_keys": call(P), "const_operands": call("n"),
+                   "checkpointed_scan": call(BOUNDED),
+    "is_cheap": call(EQN), "split_checkpoint": call(P, None), "find_key_uses": call(P), "single_map_eqn": call(PMAP),
+                   "single_nested_map_eqn": call(PMAP),
+    "place_map": call(PMAP, ("d0", "d1")), "find_shard_maps": call(P), "dce_equation": call(LOOP, [True, False]),
+    "first_member_program": call(PMAP, PLACED), "infer_varying_axes": call(P, [frozenset()], frozenset()),
+                   "lower_keys": call(P),
+    "lower_key_aval": call(X), "axis_positions": call([("i", 2)], 1), "check_uniform_control_flow": call(P),
+    "register_host_function": call("host_function_of_mistakes", abs), "substitute_saved": call(KEPT, [False, True]),
+    "global_axis_size": call(PMAP.eqns[0]), "uses_mapped_axes": call(P), "split_axis_names": call("psum", ("i", 0)),
+    "scanned_operands": call("n"), "make_tiles": call((2,)), "exceeds_residual_budget": call(P, 3),
+                   "format_iterations": call([]),
+    "infer_equation_types": call(prims.sin_p, [X], {}, frozenset()),
+                   "annotate_varying_axes": call(P, [frozenset()], frozenset()),
+    "unbound_axis_error": call("i", ["j"]), "observing_equations": call(lambda *_: None),
+                   "replace_signature": call(P, [(X, 0)], [(X, 0)]),
+    "simplify_for_numpy": call(P), "drop_redundant_collectives": call(P, {"i": 2}), "get_key_data": call(np.ones(3)),
+                   "treedef_to_json": call(TREE),
+    "mesh_to_tiles": call((("x", "y"), (2, 2), (0, 1, 2, 3)), (prims.Split(("y",)), None), [0, 1, 2, 3]),
+    "place_nested_map": call(NEST, range(6), range(2, 6)), "register_primitive": call(OP),
+                   "find_per_member_map": call(NEST, NESTED),
+    "join_member_tiles": call(NEST, NESTED, [make_tiles((2,))]), "infer_arg_tiles": call(PMAP, Grid(2)),
+    "RegionView": call(prims.scan_p, LOOP.params, 2),
 }
 JUNK = {"None": None, "3": 3, "-1": -1, "2.5": 2.5, "text": "x", "bytes": b"x", "object": object(), "[]": [], "{}": {},
         "[None]": [None], "lambda": lambda *args, **kwargs: 0, "array": np.zeros(2), "aval": X, "Jaxpr": STEP.jaxpr,
@@ -95,15 +104,16 @@ RAW = re.compile(r"has no attribute|not subscriptable|not iterable|non-iterable|
                  r"arg \d must be|required (?:positional|keyword)|unexpected keyword|truth value of an array|sequence item")
 # What is not tried so, and why.
 UNTRIED = {
-    "no arguments": {"chooses", "every_table", "new_generation", "running_device", "running_turns", "running_places"},
-    "changes the process": {"bound_by", "register_aval", "register_node_words", "set_axis_sizes", "set_backend"},
-    "messages, made by callers that know": {"needs", "refuse_reuse"},
-    "asked for every result of every op": {"settled"},
-    "for callers who know the types, which are not looked at": {"ready"},
-    "says which errors come of what it cannot read; saved_trees says it in words": {"tree_of_words"},
+    "no arguments": {"selector_operand", "list_rule_tables", "invalidate_caches", "running_device",
+                     "running_iterations", "running_axis_positions"},
+    "changes the process": {"set_bind", "register_aval", "register_node_serialization", "set_axis_size_reader", "set_backend"},
+    "messages, made by callers that know": {"require_versions", "key_reuse_error"},
+    "asked for every result of every op": {"cast_result"},
+    "for callers who know the types, which are not looked at": {"make_evaluator"},
+    "says which errors come of what it cannot read; load_treedefs describes it": {"treedef_from_json"},
 }
 # A function that a call is given may give what it likes; what comes of that is the function's own.
-OTHERS = {("forward", "lambda"), ("backward", "lambda")}
+OTHERS = {("propagate_forward", "lambda"), ("propagate_backward", "lambda")}
 
 
 def in_words(error):
@@ -188,13 +198,15 @@ SENTENCES = [
     (lambda: ir.subprograms(P), "subprograms: expected an Eqn; got ClosedJaxpr"),
     (lambda: ir.ShapeDtypeStruct(3, "float32"), "ShapeDtypeStruct: expected a shape, a tuple of ints"),
     (lambda: ir.register_aval(3, 4), "register_aval: expected a class and a function; got int: 3 and int: 4"),
-    (lambda: extend.typed_equation(prims.add_p, [X], {}, frozenset()), r"typed_equation: `add`: it takes 2 operands; got f"),
-    (lambda: Wired(prims.sin_p, {}, 1), "RegionView: prim must be a primitive with regions; got Primitive: sin"),
+    (lambda: extend.infer_equation_types(prims.add_p, [X], {}, frozenset()),
+     r"infer_equation_types: `add`: it takes 2 operands; got f"),
+    (lambda: RegionView(prims.sin_p, {}, 1), "RegionView: prim must be a primitive with regions; got Primitive: sin"),
     (lambda: extend.as_scan(EQN), "as_scan: e must be an equation of a loop; got Eqn"),
-    (lambda: extend.in_stretches(LOOP), "in_stretches: e must be an equation of a loop with a bound; got Eqn"),
-    (lambda: extend.forward(W, [True], ONE), "propagate_forward: marks must have 2 entries, one for each operand; got"),
-    (lambda: extend.watching(None), "watching: see must be a function; got NoneType: None"),
-    (lambda: extend.physical_aval("f32"), "physical_aval: aval must be a ShapedArray; got str: 'f32'"),
+    (lambda: extend.checkpointed_scan(LOOP), "checkpointed_scan: e must be an equation of a loop with a bound; got Eqn"),
+    (lambda: extend.propagate_forward(W, [True], ONE),
+     "propagate_forward: marks must have 2 entries, one for each operand; got"),
+    (lambda: extend.observing_equations(None), "observing_equations: callback must be a function; got NoneType: None"),
+    (lambda: extend.lower_key_aval("f32"), "lower_key_aval: aval must be a ShapedArray; got str: 'f32'"),
 ]
 
 

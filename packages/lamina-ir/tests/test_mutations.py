@@ -24,9 +24,9 @@ from lamina_ir import (
     prims,
     shaped,
 )
-from lamina_ir.params import field_values
+from lamina_ir._types.param_values import get_field_values
 from lamina_ir.testing.samples import samples_of
-from lamina_ir.testing.samples_collectives import AXES
+from lamina_ir.testing.samples.collectives import AXES
 
 DRAWS = int(os.environ.get("LAMINA_MUTATIONS", "12"))  # of each primitive
 JUNK = [0, 1, -1, 2, 7, True, False, None, 0.5, "x", "le", (), (0,), (0, 1), ((0, 0),), [0], np.dtype("float32"),
@@ -36,7 +36,7 @@ DTYPES = ["float32", "int32", "bool", "complex64", "uint8", "bfloat16", "float16
 
 def changed(v, rng):
     """A param's value with one leaf changed."""
-    fields = field_values(v)
+    fields = get_field_values(v)
     if fields and rng.random() < 0.9:
         values = dict(fields)
         name = rng.choice(list(values))

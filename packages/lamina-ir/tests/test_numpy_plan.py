@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lamina_ir import ExecutionError, Primitive, evaluate, parse, prims
-from lamina_ir.extend import register_primitive, watching
-from lamina_ir.numpy_plan import Plan
+from lamina_ir.extend import register_primitive, observing_equations
+from lamina_ir._evaluate.numpy_plan import NumpyPlan
 
 ROW = np.arange(3, dtype=np.float32)
 FULL = np.ones((2, 3), np.float32)
@@ -15,7 +15,7 @@ REPEAT = "broadcast_in_dim[broadcast_dimensions=(1,) shape=(2, 3)]"
 
 
 def plan_of(text):
-    return Plan(parse(text).jaxpr, lambda e: None)
+    return NumpyPlan(parse(text).jaxpr, lambda e: None)
 
 
 def repeated(text):
@@ -72,7 +72,7 @@ def test_who_watches_sees_whole_values():
     text = f"{{ lambda ; a:f32[3] b:f32[2,3]. let c:f32[2,3] = {REPEAT} a\n d:f32[2,3] = add b c in (d,) }}"
     program, seen = parse(text), []
     evaluate(program, ROW, FULL)
-    with watching(lambda eqn, operands, results: seen.append((operands[-1][0].shape, results[0][0].shape))):
+    with observing_equations(lambda eqn, operands, results: seen.append((operands[-1][0].shape, results[0][0].shape))):
         evaluate(program, ROW, FULL)
     assert seen == [((3,), (2, 3)), ((2, 3), (2, 3))]
 

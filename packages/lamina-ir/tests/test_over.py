@@ -6,7 +6,8 @@ import pytest
 
 from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, ProgramError, UnnamedAxis, Var, alpha_equal, aval_of, check, dumps,
                        evaluate_spmd, jaxpr_text, loads, parse, prims, shaped)
-from lamina_ir.extend import over_of_results, refuse_disagreement, speaks_of_axes, typed_equation, typed_program
+from lamina_ir.extend import (infer_varying_axes, check_uniform_control_flow, uses_mapped_axes, infer_equation_types,
+                              annotate_varying_axes)
 from lamina_ir.testing import samples
 
 F = shaped((4,), "float32")
@@ -18,21 +19,23 @@ INT = dict(new_dtype=np.dtype("int32"), weak_type=False)
 
 # --- the type -----------------------------------------------------------------------------------------------------
 def test_the_type_is_a_value():
-    a = F.differing(I)
-    assert a == F.differing(frozenset("i")) and hash(a) == hash(F.differing(I)) and a != F and F != a
-    assert a != F.differing(I | J) and a.same_type(F) and F.same_type(a)
-    assert pickle.loads(pickle.dumps(a)) is a and F.over == NONE and a.over == I
-    assert a.differing(NONE) == F and a.differing(I) is a and a.differing(J).over == J
-    weak = shaped((), "float32", True).differing(I)
-    assert weak.strong() == shaped((), "float32").differing(I) and repr(weak) == "ShapedArray(float32[]{i}, weak_type=True)"
+    a = F.with_varying_axes(I)
+    assert a == F.with_varying_axes(frozenset("i")) and hash(a) == hash(F.with_varying_axes(I)) and a != F and F != a
+    assert a != F.with_varying_axes(I | J) and a.same_type(F) and F.same_type(a)
+    assert pickle.loads(pickle.dumps(a)) is a and F.varying_axes == NONE and a.varying_axes == I
+    assert a.with_varying_axes(NONE) == F and a.with_varying_axes(I) is a and a.with_varying_axes(J).varying_axes == J
+    weak = shaped((), "float32", True).with_varying_axes(I)
+    assert weak.strip_weak_type() == shaped((),
+                                            "float32").with_varying_axes(I)
+    assert repr(weak) == "ShapedArray(float32[]{i}, weak_type=True)"
 
 
 @pytest.mark.parametrize("name,text", [("i", "i"), ("my axis", "'my axis'"), (("a", 3), "('a', 3)"), ("float32", "'float32'"),
                                        (b"a'\xff", "b\"a'\\xff\""), (1j, "1j"), (complex(-0.5, float("inf")), "(-0.5+infj)"),
                                        (..., "Ellipsis"), ("Ellipsis", "'Ellipsis'")])
 def test_it_prints_parses_and_is_saved(name, text):
-    a = Var(F.differing(frozenset([name])))
-    b = Var(F.differing(frozenset([name, "z"])))
+    a = Var(F.with_varying_axes(frozenset([name])))
+    b = Var(F.with_varying_axes(frozenset([name, "z"])))
     closed = ClosedJaxpr(Jaxpr([], [a, b], [], [a]))
     assert f"f32[4]{{{text}}}" in jaxpr_text(closed) and ",z}" in jaxpr_text(closed)
     for again in (parse(jaxpr_text(closed)), loads(dumps(closed))):
@@ -48,8 +51,8 @@ def test_what_is_no_set_of_axes_is_refused(text):
 
 # --- what follows from programs -----------------------------------------------------------------------------------
 def eqn(prim, overs, **params):
-    _, out = typed_equation(prim, [F.differing(o) for o in overs], params, I | J)
-    return out[0].over if prim.multiple else out.over
+    _, out = infer_equation_types(prim, [F.with_varying_axes(o) for o in overs], params, I | J)
+    return out[0].varying_axes if prim.multiple else out.varying_axes
 
 
 def test_the_exceptions():
@@ -66,7 +69,7 @@ def test_the_exceptions():
     assert eqn(prims.psum_scatter_p, [J], scatter_dimension=0, axis_size=2, tiled=True, axis_name="i", **ALL) == I | J
     assert eqn(prims.all_to_all_p, [NONE], concat_axis=0, split_axis=0, axis_size=2, tiled=True, axis_name="i", **ALL) == I
     a = shaped((), "float32")
-    assert typed_equation(prims.rng_uniform_p, [a, a], {"shape": ()}, I | J)[1].over == I | J
+    assert infer_equation_types(prims.rng_uniform_p, [a, a], {"shape": ()}, I | J)[1].varying_axes == I | J
 
 
 LOOP = """{ lambda ; a:f32[] b:f32[] c:f32[3]. let
@@ -78,14 +81,14 @@ LOOP = """{ lambda ; a:f32[] b:f32[] c:f32[3]. let
 
 def test_loops_go_round_until_nothing_changes():
     plain = parse(LOOP)
-    closed = typed_program(plain, [NONE, I, J], I | J)
-    assert [a.over for a in closed.out_avals] == [I, I, J]
+    closed = annotate_varying_axes(plain, [NONE, I, J], I | J)
+    assert [a.varying_axes for a in closed.out_avals] == [I, I, J]
     body = closed.jaxpr.eqns[0].params["jaxpr"]
-    assert [a.over for a in body.in_avals] == [NONE, I, I, J]
+    assert [a.varying_axes for a in body.in_avals] == [NONE, I, I, J]
     check(closed)
-    assert typed_program(closed, [NONE, I, J], I | J) is closed  # remembered by one object, for all who ask
-    assert typed_program(plain, [NONE, I, J], I | J) is closed
-    assert over_of_results(plain, [NONE] * 3, I) == (NONE,) * 3 and not speaks_of_axes(plain)
+    assert annotate_varying_axes(closed, [NONE, I, J], I | J) is closed  # remembered by one object, for all who ask
+    assert annotate_varying_axes(plain, [NONE, I, J], I | J) is closed
+    assert infer_varying_axes(plain, [NONE] * 3, I) == (NONE,) * 3 and not uses_mapped_axes(plain)
 
 
 MAP = """{{ lambda ; a:f32[2] b:f32[]. let
@@ -98,38 +101,38 @@ MAP = """{{ lambda ; a:f32[2] b:f32[]. let
 
 
 def test_an_inner_map_hides_an_equal_name_and_its_results_are_whole():
-    closed = typed_program(parse(MAP.format(name="i")), [NONE, I], I)
-    assert [a.over for a in closed.out_avals] == [I, NONE]  # over the outer axis; in the map nobody can name that one
+    closed = annotate_varying_axes(parse(MAP.format(name="i")), [NONE, I], I)
+    assert [a.varying_axes for a in closed.out_avals] == [I, NONE]  # over the outer axis; in the map nobody can name that one
     inner = closed.jaxpr.eqns[0].params["call_jaxpr"]
-    assert [a.over for a in inner.in_avals] == [I, NONE] and [a.over for a in inner.out_avals] == [I, NONE]
-    assert over_of_results(closed, [I, NONE], I) == (I, I)
+    assert [a.varying_axes for a in inner.in_avals] == [I, NONE] and [a.varying_axes for a in inner.out_avals] == [I, NONE]
+    assert infer_varying_axes(closed, [I, NONE], I) == (I, I)
     check(closed)
 
 
 def test_an_axis_without_a_name_stands_in_no_type():
     closed = parse(MAP.format(name="<axis 0>"))
     inner = closed.jaxpr.eqns[0].params["call_jaxpr"]
-    assert not any(a.over for a in inner.in_avals)
+    assert not any(a.varying_axes for a in inner.in_avals)
     mine = frozenset([UnnamedAxis()])
-    assert over_of_results(inner, [mine, NONE], mine) == (mine, mine)
+    assert infer_varying_axes(inner, [mine, NONE], mine) == (mine, mine)
 
 
 # --- check --------------------------------------------------------------------------------------------------------
 def test_check_says_where_a_type_claims_too_little():
     closed = parse("{ lambda ; a:f32[4]{i}. let b:f32[4] = sin a in (b,) }")
-    with pytest.raises(ProgramError, match="equation 0 `b:f32\\[4\\] = sin a`: result 0 is f32\\[4\\]; it may differ over 'i'"):
+    with pytest.raises(ProgramError, match="equation 0 `b:f32\\[4\\] = sin a`: result 0 is f32\\[4\\]; it may vary over 'i'"):
         check(closed)
     body = parse("{ lambda ; a:f32[]. let in (a,) }")
-    a, b = Var(shaped((), "float32").differing(I)), Var(shaped((), "float32").differing(I))
+    a, b = Var(shaped((), "float32").with_varying_axes(I)), Var(shaped((), "float32").with_varying_axes(I))
     params = dict(prims.xla_call_p.defaults, call_jaxpr=body, name="f")
-    with pytest.raises(ProgramError, match="its program takes argument 0 as f32\\[\\]; it may differ over 'i'"):
+    with pytest.raises(ProgramError, match="its program takes argument 0 as f32\\[\\]; it may vary over 'i'"):
         check(ClosedJaxpr(Jaxpr([], [a], [Eqn(prims.xla_call_p, [a], [b], params)], [b])))
     check(parse("{ lambda ; a:f32[4]. let b:f32[4]{i} = sin a in (b,) }"))  # more is safe
 
 
 def test_programs_from_before_types_said_what_differs_say_it_when_they_are_read():
     text = MAP.format(name="i")
-    assert parse(text).jaxpr.eqns[0].params["call_jaxpr"].in_avals[0].over == I
+    assert parse(text).jaxpr.eqns[0].params["call_jaxpr"].in_avals[0].varying_axes == I
     again = loads(dumps(parse(text)))
     check(again)
     assert alpha_equal(again, parse(text))
@@ -140,9 +143,9 @@ def test_who_decides_must_not_differ():
         { lambda ; x:f32[]. let y:f32[] = psum[axes=('i',) axis_index_groups=None] x in (y,) },
         { lambda ; x:f32[]. let in (x,) },)
         ] a b in (c,) }"""
-    refuse_disagreement(parse(text % ""))
+    check_uniform_control_flow(parse(text % ""))
     with pytest.raises(ProgramError, match="cond: which branch runs may differ between the members of the mapped axis 'i'"):
-        refuse_disagreement(parse(text % "{i}"))
+        check_uniform_control_flow(parse(text % "{i}"))
 
 
 # --- laws ---------------------------------------------------------------------------------------------------------
@@ -237,22 +240,22 @@ def without_collectives(closed):
 def test_types_never_claim_too_little(seed):
     rng = np.random.default_rng(seed)
     overs = [[NONE, I, J, I | J][k] for k in rng.integers(4, size=2)]
-    closed = typed_program(drawn(rng), overs, I | J)
+    closed = annotate_varying_axes(drawn(rng), overs, I | J)
     check(closed)
     assert alpha_equal(closed, parse(jaxpr_text(closed))) and alpha_equal(closed, loads(dumps(closed)))
     for _ in range(3):
         outs = evaluate_spmd(closed, AXES, [spread(rng, over) for over in overs])
         for v, per_device in zip(closed.jaxpr.outvars, outs, strict=True):
-            assert truly(per_device) <= v.aval.over
+            assert truly(per_device) <= v.aval.varying_axes
 
 
 @pytest.mark.parametrize("row", [row for prim in prims.ALL for row in samples.samples_of(prim) if row.args],
                          ids=lambda row: row.id)
 def test_every_op_hands_on_what_differs(row):
-    avals = [aval_of(a).differing(I) if k == 0 else aval_of(a) for k, a in enumerate(row.args)]
-    params, out = typed_equation(row.prim, avals, row.params, I)
+    avals = [aval_of(a).with_varying_axes(I) if k == 0 else aval_of(a) for k, a in enumerate(row.args)]
+    params, out = infer_equation_types(row.prim, avals, row.params, I)
     outs = list(out) if row.prim.multiple else [out]
     ins, results = [Var(a) for a in avals], [Var(a) for a in outs]
     check(ClosedJaxpr(Jaxpr([], ins, [Eqn(row.prim, ins, results, params)], results)))
-    if row.prim.flow is None and row.prim.over is None:
-        assert all(a.over == I or a.over > I for a in outs)
+    if row.prim.region_signature is None and row.prim.varying_axes is None:
+        assert all(a.varying_axes == I or a.varying_axes > I for a in outs)

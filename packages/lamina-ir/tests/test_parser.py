@@ -5,7 +5,7 @@ import pytest
 from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, ProgramError, Var, alpha_equal, check, dtypes,
                        jaxpr_text, parse, prims, shaped)
 from lamina_ir.testing import samples
-from lamina_ir.testing.programs import NOTEBOOK, chain, f32, program_of
+from lamina_ir.testing.programs import NOTEBOOK, chain, f32, make_sample_program
 
 
 @pytest.mark.parametrize("name", NOTEBOOK)
@@ -22,7 +22,7 @@ ROWS = [row for prim in prims.ALL for row in samples.samples_of(prim)]
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
 def test_every_sample_parses_back(row):
-    program = program_of(row)
+    program = make_sample_program(row)
     again = parse(jaxpr_text(program, weak=True))
     assert alpha_equal(program, again, weak=True)
     assert jaxpr_text(again) == jaxpr_text(program)

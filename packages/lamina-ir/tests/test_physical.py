@@ -6,7 +6,7 @@ import pytest
 from lamina_ir import (ClosedJaxpr, DTypeError, Eqn, Jaxpr, Literal, ProgramError, ShapeError, Var, alpha_equal, aval_of,
                        check, dtypes, dumps,
                        evaluate, jaxpr_text, loads, parse, prims, shaped, walk)
-from lamina_ir.extend import has_keys, physical, physical_aval, words_array
+from lamina_ir.extend import has_keys, lower_keys, lower_key_aval, get_key_data
 
 FRY = dtypes.key_type("fry")
 WORDS = np.arange(12, dtype=np.uint32).reshape(6, 2)
@@ -35,13 +35,13 @@ def test_the_program_on_words_means_the_same(text):
     program = parse(text)
     check(program)
     args = [KEYS[3] if a.shape == () else KEYS for a in program.in_avals]
-    bare = physical(program)
+    bare = lower_keys(program)
     check(bare)
-    assert has_keys(program) and not has_keys(bare) and physical(bare) is bare and physical(program) is bare
+    assert has_keys(program) and not has_keys(bare) and lower_keys(bare) is bare and lower_keys(program) is bare
     assert not any(dtypes.is_key(v.aval.dtype) for e in walk(bare) for v in (*e.invars, *e.outvars))
-    for wanted, got, aval in zip(evaluate(program, *args), evaluate(bare, *map(words_array, args)), program.out_avals):
-        np.testing.assert_array_equal(words_array(wanted) if dtypes.is_key(aval.dtype) else wanted, got)
-        assert physical_aval(aval) == aval_of(got)
+    for wanted, got, aval in zip(evaluate(program, *args), evaluate(bare, *map(get_key_data, args)), program.out_avals):
+        np.testing.assert_array_equal(get_key_data(wanted) if dtypes.is_key(aval.dtype) else wanted, got)
+        assert lower_key_aval(aval) == aval_of(got)
 
 
 @pytest.mark.parametrize("text", PROGRAMS)
@@ -57,7 +57,7 @@ def test_a_key_may_be_a_constant():
     check(program)
     again = loads(dumps(program))
     np.testing.assert_array_equal(again.consts[0], KEYS)
-    np.testing.assert_array_equal(evaluate(physical(again))[0], WORDS)
+    np.testing.assert_array_equal(evaluate(lower_keys(again))[0], WORDS)
 
 
 @pytest.mark.parametrize("prim, params", [
@@ -76,8 +76,8 @@ def test_what_computes_refuses_keys(prim, params):
 def test_what_is_left_is_refused_where_programs_are_made_physical():
     x, y = Var(shaped((6,), FRY)), Var(shaped((6,), FRY))
     pad = Eqn(prims.pad_p, [x, Var(shaped((), FRY))], [y], {"padding_config": ((0, 0, 0),)})
-    with pytest.raises(DTypeError, match="pad: keys are no numbers.*random.key_data"):
-        physical(ClosedJaxpr(Jaxpr([], [x, pad.invars[1]], [pad], [y])))
+    with pytest.raises(DTypeError, match="pad: expected numbers; got PRNG keys.*random.key_data"):
+        lower_keys(ClosedJaxpr(Jaxpr([], [x, pad.invars[1]], [pad], [y])))
 
 
 def test_facts_of_key_types():
@@ -100,7 +100,7 @@ def test_keys_in_equations_are_printed_with_their_words():
     program = ClosedJaxpr(Jaxpr((), (), [eqn], [a]), ())
     assert "3.5:key<fry>[]" in str(program)
     for again in (program, parse(str(program)), loads(dumps(program))):
-        assert words_array(evaluate(again)[0]).tolist() == [[3, 5], [3, 5]]
-        assert evaluate(physical(again))[0].tolist() == [[3, 5], [3, 5]]
+        assert get_key_data(evaluate(again)[0]).tolist() == [[3, 5], [3, 5]]
+        assert evaluate(lower_keys(again))[0].tolist() == [[3, 5], [3, 5]]
     with pytest.raises(ProgramError, match="is no literal"):
         parse(str(program).replace("3.5", "3.5.7"))

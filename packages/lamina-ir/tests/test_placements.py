@@ -4,8 +4,8 @@ import sys
 import numpy as np
 import pytest
 from lamina_ir import ProgramError, ShapeError, check, parse
-from lamina_ir.extend import (Grid, Placement, Tiles, map_placement, nest_placement, of_rows, rows_everywhere,
-                              rows_of_results)
+from lamina_ir.extend import (Grid, Placement, Tiles, place_map, place_nested_map, first_member_program,
+                              global_axis_size, join_member_tiles)
 
 MAP = """{{ lambda ; a:f32[{rows},3] b:f32[3]. let
     c:f32[{rows},3] d:f32[3] = xla_pmap[
@@ -35,29 +35,31 @@ def test_a_process_sees_its_own_part(processes, rows):
     closed = over(processes, rows)
     every = [d for p in range(processes) for d in devices_of(p, rows)]
     mine = devices_of(processes - 1, rows)
-    found = map_placement(closed, every, mine)
+    found = place_map(closed, every, mine)
     own = Tiles((rows, 1)) if rows > 1 else Tiles()
-    assert found.here == tuple(mine) and len(found.devices) == found.replicas == processes * rows
-    assert found.ins == (own, Tiles()) and found.outs == (own, Tiles()) and found.members and found.committed
-    assert rows_everywhere(closed.jaxpr.eqns[0]) == processes * rows and found.axes == (("i", processes * rows),)
+    assert found.visible_devices == tuple(mine) and len(found.devices) == found.replicas == processes * rows
+    assert found.in_tiles == (own, Tiles()) and found.out_tiles == (own,
+                                                                    Tiles()) and found.one_member_per_device and found.committed
+    assert global_axis_size(closed.jaxpr.eqns[0]) == processes * rows and found.axes == (("i", processes * rows),)
 
 
 def test_the_axes_of_a_mesh_give_its_grid_again():
     for grid in (Grid(8), Grid(12, (3, 2)), Grid(1), Grid(7)):
         for processes in (1, 5):
-            again = Grid.along(grid.axes(processes))
+            again = Grid.from_axes(grid.axes(processes))
             assert (again.devices, again.sizes) == (grid.devices, grid.sizes)
 
 
 def test_one_process_sees_all():
-    assert map_placement(over(1, 4), range(4)) == Placement(
-        (0, 1, 2, 3), replicas=4, members=True, ins=(Tiles((4, 1)), Tiles()), outs=(Tiles((4, 1)), Tiles()), committed=True,
+    assert place_map(over(1, 4), range(4)) == Placement(
+        (0, 1, 2, 3), replicas=4, one_member_per_device=True, in_tiles=(Tiles((4, 1)), Tiles()),
+                                                        out_tiles=(Tiles((4, 1)), Tiles()), committed=True,
         axes=(("i", 4),))
 
 
 def test_rows_and_devices_must_fit():
-    with pytest.raises(ShapeError, match="one map over 3 rows, 2 of them here"):
-        map_placement(over(2, 2), [0, 1, 2], [0, 1])
+    with pytest.raises(ShapeError, match="a single map over 3 members, 2 of them in this process"):
+        place_map(over(2, 2), [0, 1, 2], [0, 1])
     with pytest.raises(ProgramError, match="global_axis_size.*got 2 and 4"):
         check(parse(MAP.format(rows=4, all=2)))
 
@@ -67,7 +69,7 @@ def test_work_does_not_grow_with_processes():
         closed, count = over(processes, 2), 0
         every = tuple(d for p in range(processes) for d in devices_of(p, 2))
         mine = tuple(devices_of(0, 2))
-        map_placement(closed, every, mine)
+        place_map(closed, every, mine)
 
         def seen(frame, event, arg):
             nonlocal count
@@ -75,7 +77,7 @@ def test_work_does_not_grow_with_processes():
         before = sys.getprofile()
         sys.setprofile(seen)
         try:
-            map_placement(closed, every, mine)
+            place_map(closed, every, mine)
         finally:
             sys.setprofile(before)
         return count
@@ -109,17 +111,18 @@ def test_rows_of_maps_that_hold_maps_are_lowered_as_processes(rows):
     closed = parse(NEST.format(rows=rows))
     check(closed)
     mine = range(20 - 4 * rows, 20)
-    found = nest_placement(closed, range(20), mine, donated=(True, False))
+    found = place_nested_map(closed, range(20), mine, donated=(True, False))
     at = np.arange(4 * rows).reshape(rows, 4).T.reshape(-1).tolist()
-    assert found.ins == (Tiles((4, rows), order=() if rows == 1 else tuple(at)), Tiles()), found.ins
-    assert found.grid == (1, 20) and found.axes == (("processes", 5), ("d0", 2), ("d1", 2)) and found.rows == rows
-    one, place = of_rows(closed, found)
+    assert found.in_tiles == (Tiles((4, rows), order=() if rows == 1 else tuple(at)), Tiles()), found.in_tiles
+    assert found.grid == (1, 20) and found.axes == (("processes", 5), ("d0", 2), ("d1", 2)) and found.local_members == rows
+    one, place = first_member_program(closed, found)
     check(one)
     assert f"{one}" == f"{parse(NEST.format(rows=1))}" and (one is closed) == (rows == 1)
-    assert place.face == tuple(mine)[:4] and place.ins == (Tiles((4, 1)), Tiles()) and place.donated == (True, False)
-    assert rows_of_results(closed, found, [Tiles(), Tiles((1, 4))]) == [
+    assert place.local_devices == tuple(mine)[:4] and place.in_tiles == (Tiles((4, 1)),
+                                                                         Tiles()) and place.donated == (True, False)
+    assert join_member_tiles(closed, found, [Tiles(), Tiles((1, 4))]) == [
         Tiles(), Tiles((rows, 4)) if rows > 1 else Tiles((1, 4))]
     lying = Tiles((1, rows), copies=4) if rows > 1 else None  # as a map of rows alone would have them, four copies of each
-    assert nest_placement(closed, range(20), mine, [lying, None]).ins[0] == (lying or found.ins[0])
-    with pytest.raises(ShapeError, match="devices for each of its rows; got 18, "):
-        nest_placement(closed, range(18), mine)
+    assert place_nested_map(closed, range(20), mine, [lying, None]).in_tiles[0] == (lying or found.in_tiles[0])
+    with pytest.raises(ShapeError, match="devices for each of its members; got 18 devices, "):
+        place_nested_map(closed, range(18), mine)

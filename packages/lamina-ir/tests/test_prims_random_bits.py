@@ -24,12 +24,12 @@ def test_philox_counts_on_from_the_key(algorithm, key, dtype, after, bits):
 def test_key_types_are_numbered_where_tags_meet():
     first, second = dtypes.define_key_type("numbered", 3), dtypes.define_key_type("numbered", 5)
     assert [dtypes.long_name(d) for d in (first, second)] == ["key<numbered>", "key<numbered.2>"]
-    assert dtypes.from_short_name("key<numbered.2>") == second and dtypes.words_of(second) == 5
+    assert dtypes.from_short_name("key<numbered.2>") == second and dtypes.key_size(second) == 5
     program = parse("{ lambda ; a:key<numbered.2>[3]. let in (a,) }")
     assert program.in_avals == [shaped((3,), second)] and str(parse(str(program))) == str(program)
-    assert dtypes.stored_name(first) == "key<numbered>"
+    assert dtypes.portable_name(first) == "key<numbered>"
     with pytest.raises(DTypeError, match="key<numbered.2> keys cannot be stored"):
-        dtypes.stored_name(second)
+        dtypes.portable_name(second)
 
 
 @pytest.mark.parametrize("tag, words", [("", 2), ("a b", 2), ("a<", 2), ("a.2", 2), (3, 2), ("fine", 0)])

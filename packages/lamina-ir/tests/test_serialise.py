@@ -10,14 +10,14 @@ from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, MissingRuleError, Progr
                        dtypes, dumps, jaxpr_text, loads, parse, prims, shaped)
 from lamina_ir.prims import Rule
 from lamina_ir.testing import samples
-from lamina_ir.testing.programs import NOTEBOOK, chain, f32, jit, program_of
+from lamina_ir.testing.programs import NOTEBOOK, chain, f32, jit, make_sample_program
 
 ROWS = [row for prim in prims.ALL for row in samples.samples_of(prim)]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
 def test_every_sample_comes_back(row):
-    program = program_of(row)
+    program = make_sample_program(row)
     assert alpha_equal(program, loads(dumps(program)), weak=True)
 
 
@@ -179,7 +179,7 @@ def test_a_chain_of_ever_new_rules_is_cut():
 
 def test_params_that_an_op_gained_later_have_their_defaults():
     row = samples.samples_of(prims.while_p)[0]
-    program = program_of(row)
+    program = make_sample_program(row)
     data = dumps(ClosedJaxpr(Jaxpr([], program.jaxpr.invars, [program.eqns[0].replace(
         params={k: v for k, v in row.params.items() if k != "max_iters"})], program.jaxpr.outvars)))
     assert "max_iters" not in row.params or row.params["max_iters"] is None
@@ -199,9 +199,9 @@ def with_lines():
       in (c,) }""")
     first, call = program.jaxpr.eqns
     inner = call.params["call_jaxpr"].jaxpr.eqns
-    first.source = Source.at("model.py", 3, "f", "scope")
-    call.source = Source.at("model.py", 4, "f")
-    inner[1].source = Source.at("layer.py", 7, "g", part="backward")
+    first.source = Source.from_line("model.py", 3, "f", "scope")
+    call.source = Source.from_line("model.py", 4, "f")
+    inner[1].source = Source.from_line("layer.py", 7, "g", part="backward")
     return program
 
 
@@ -237,20 +237,21 @@ def test_damaged_lines_are_refused(old, new):
 
 
 def test_trees_are_an_optional_part():
-    from lamina_ir import saved_parts, saved_trees, saved_whole, trees
+    from lamina_ir import split_saved, load_treedefs, join_saved, trees
     program = NOTEBOOK["jit of vmap"][0]
     ins, outs = trees.tree_structure(([0], {"w": (0, None)})), trees.tree_structure({"y": 0})
     data = dumps(program, trees=(ins, outs))
-    assert saved_trees(data) == (ins, outs) and saved_trees(dumps(program)) is None
+    assert load_treedefs(data) == (ins, outs) and load_treedefs(dumps(program)) is None
     assert alpha_equal(loads(data), program)
-    with pytest.raises(ProgramError, match="arguments has 1 leaves; the program has 2"):
+    with pytest.raises(ProgramError, match="structure of the arguments must have 2 leaves, one for each; got 1"):
         dumps(program, trees=(outs, outs))
-    with pytest.raises(ProgramError, match="structure of the results cannot be saved: a dict: its keys .* no texts or ints"):
+    with pytest.raises(ProgramError, match="structure of the results cannot be saved: the keys of a dict must be "
+                       "strings or ints"):
         dumps(program, trees=(ins, trees.tree_structure({1.5: 0})))
-    header, buffers = saved_parts(data)
+    header, buffers = split_saved(data)
     for forged in (3, [], [0], [0, 0], ["list", None], [["node nobody", "", [0, 0]], 0], [["dict", ["a"], [0, 0]], 0],
                    [["os.system", None, []], 0], [[0, 0], 0]):
         header["trees"] = forged
         with pytest.raises(ProgramError, match="saved structures"):
-            saved_trees(saved_whole(header, buffers))
-        assert alpha_equal(loads(saved_whole(header, buffers)), program)
+            load_treedefs(join_saved(header, buffers))
+        assert alpha_equal(loads(join_saved(header, buffers)), program)

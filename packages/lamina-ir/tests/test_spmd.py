@@ -2,7 +2,8 @@
 import numpy as np
 import pytest
 from lamina_ir import AxisEnv, ShapeError, UnboundAxisError
-from lamina_ir.extend import axis_names, checked_axis_name, checked_groups, checked_index, checked_permutation, split_axes
+from lamina_ir.extend import (check_axis_names, check_axis_name, check_groups, check_member_index, check_permutation,
+                              split_axis_names)
 
 
 def test_groups_order_members_by_the_axes_given():
@@ -46,33 +47,33 @@ def test_unbound_and_uneven_axes_are_refused():
 @pytest.mark.parametrize("name", [0, -1, True, np.int32(2), np.bool_(False)])
 def test_integers_and_booleans_name_no_axis(name):
     with pytest.raises(TypeError, match="vmap: axis_name: .* cannot name a mapped axis"):
-        checked_axis_name("vmap", name)
+        check_axis_name("vmap", name)
     with pytest.raises(TypeError, match="all_gather: expected names"):
-        axis_names("all_gather", ("i", name))
+        check_axis_names("all_gather", ("i", name))
 
 
 @pytest.mark.parametrize("name", ["i", ("a", 3), frozenset([1]), 1.5, None, object, AxisEnv])
 def test_other_hashable_values_name_axes(name):
-    assert checked_axis_name("vmap", name) is name
-    assert split_axes("psum", (name, 0)) == ((name,), (0,))
+    assert check_axis_name("vmap", name) is name
+    assert split_axis_names("psum", (name, 0)) == ((name,), (0,))
     assert AxisEnv([(name, 2)]).groups((name,)) == [[0, 1]]
 
 
 def test_names_that_are_none():
     with pytest.raises(TypeError, match="vmap: axis_name: .*hashable"):
-        checked_axis_name("vmap", {})
+        check_axis_name("vmap", {})
     with pytest.raises(TypeError, match="psum: .*hashable"):
-        split_axes("psum", ([],))
+        split_axis_names("psum", ([],))
     with pytest.raises(TypeError, match=r"psum: expected names .*; got True in \(0, True\)"):
-        split_axes("psum", (0, True))
+        split_axis_names("psum", (0, True))
     with pytest.raises(ShapeError, match="named once"):
-        split_axes("psum", ["i", "j", "i"])
+        split_axis_names("psum", ["i", "j", "i"])
 
 
 @pytest.mark.parametrize("given", [[[0, 2], [1, 3]], ((0, 2), (1, 3)), np.array([[0, 2], [1, 3]]), ([0, 2], np.array([1, 3]))])
 def test_groups_are_lists_tuples_or_arrays(given):
-    assert checked_groups("psum", 4, given, "i") == ((0, 2), (1, 3))
-    assert all(type(i) is int for g in checked_groups("psum", 4, given, "i", equal=True) for i in g)
+    assert check_groups("psum", 4, given, "i") == ((0, 2), (1, 3))
+    assert all(type(i) is int for g in check_groups("psum", 4, given, "i", equal=True) for i in g)
 
 
 @pytest.mark.parametrize("given,words", [
@@ -83,7 +84,7 @@ def test_groups_are_lists_tuples_or_arrays(given):
     (np.zeros((2, 2)), "nested lists of indices"), ([[0, 1, 2], [3]], "groups of one size.*psum, pmean")])
 def test_groups_that_split_no_axis(given, words):
     with pytest.raises((ShapeError, TypeError), match=f"all_gather: axis_index_groups.*{words}"):
-        checked_groups("all_gather", 4, given, "i", equal=True)
+        check_groups("all_gather", 4, given, "i", equal=True)
 
 
 @pytest.mark.parametrize("given,words", [
@@ -92,14 +93,14 @@ def test_groups_that_split_no_axis(given, words):
     ([(0, 1, 2)], "pairs"), ([0, 1], "nested lists of indices"), ([(0, True)], "nested lists of indices")])
 def test_permutations_of_no_axis(given, words):
     with pytest.raises((ShapeError, TypeError), match=f"ppermute: .*{words}"):
-        checked_permutation("ppermute", 3, given, ("i", "j"))
+        check_permutation("ppermute", 3, given, ("i", "j"))
 
 
 def test_permutations_and_indices():
-    assert checked_permutation("ppermute", 3, np.array([[0, 1]]), "i") == ((0, 1),)
-    assert checked_permutation("ppermute", 3, [], "i") == ()
-    assert checked_index("pbroadcast", 3, np.int64(2), "i", "source") == 2
+    assert check_permutation("ppermute", 3, np.array([[0, 1]]), "i") == ((0, 1),)
+    assert check_permutation("ppermute", 3, [], "i") == ()
+    assert check_member_index("pbroadcast", 3, np.int64(2), "i", "source") == 2
     with pytest.raises(ShapeError, match="pbroadcast: source must be one of the indices 0..2 of the axis 'i', of size 3"):
-        checked_index("pbroadcast", 3, 3, "i", "source")
+        check_member_index("pbroadcast", 3, 3, "i", "source")
     with pytest.raises(TypeError, match="pbroadcast: source: expected"):
-        checked_index("pbroadcast", 3, 1.0, "i", "source")
+        check_member_index("pbroadcast", 3, 1.0, "i", "source")

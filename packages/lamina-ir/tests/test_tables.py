@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from lamina_ir import MissingRuleError, Primitive, RuleTable, config, prims
-from lamina_ir.extend import every_table, new_generation
+from lamina_ir.extend import list_rule_tables, invalidate_caches
 
 
 @pytest.fixture
@@ -14,8 +14,8 @@ def table():
 
 def test_rows_are_found(table):
     table.define(prims.sin_p, len)
-    assert table[prims.sin_p] is len and table.covers(prims.sin_p) and not table.covers(prims.cos_p)
-    assert table in every_table()
+    assert table[prims.sin_p] is len and table.has_rule_or_reason(prims.sin_p) and not table.has_rule_or_reason(prims.cos_p)
+    assert table in list_rule_tables()
 
 
 def test_a_miss_says_where_the_row_belongs(table):
@@ -25,12 +25,12 @@ def test_a_miss_says_where_the_row_belongs(table):
 
 
 def test_a_hole_gives_its_reason(table):
-    table.hole(prims.sort_p, "nobody asked yet")
-    assert table.covers(prims.sort_p)
+    table.declare_missing(prims.sort_p, "nobody asked yet")
+    assert table.has_rule_or_reason(prims.sort_p)
     with pytest.raises(MissingRuleError, match="nobody asked yet"):
         table[prims.sort_p]
     table.define(prims.sort_p, len)
-    assert not table.holes and table[prims.sort_p] is len
+    assert not table.missing_rules and table[prims.sort_p] is len
 
 
 def test_item_assignment_defines_and_deletion_forgets(table):
@@ -47,19 +47,19 @@ def test_item_assignment_defines_and_deletion_forgets(table):
             change()
 
 
-@pytest.mark.parametrize("change", [lambda t: t.define(prims.sin_p, len), lambda t: t.hole(prims.sin_p, "why")])
+@pytest.mark.parametrize("change", [lambda t: t.define(prims.sin_p, len), lambda t: t.declare_missing(prims.sin_p, "why")])
 @pytest.mark.parametrize("ask", [None, lambda t: t.get(prims.sin_p), lambda t: prims.sin_p in t,
-                                 lambda t: t.covers(prims.sin_p),
+                                 lambda t: t.has_rule_or_reason(prims.sin_p),
                                  lambda t: pytest.raises(MissingRuleError, t.__getitem__, prims.sin_p)])
 def test_a_first_row_or_hole_is_a_change_once_somebody_has_asked(table, ask, change):
     before = table.version, config.cache_key()
-    assert table.unasked(prims.sin_p)
+    assert table.is_unread(prims.sin_p)
     if ask:
         ask(table)
-        assert not table.unasked(prims.sin_p)
+        assert not table.is_unread(prims.sin_p)
     change(table)
     assert ((table.version, config.cache_key()) == before) == (ask is None)
-    assert not table.unasked(prims.sin_p)
+    assert not table.is_unread(prims.sin_p)
     before = table.version
     change(table)
     assert table.version != before
@@ -70,17 +70,17 @@ def test_overrides_end_and_the_numbers_from_before_come_back(table, before):
     if before == "row":
         table.define(prims.sin_p, len)
     elif before == "hole":
-        table.hole(prims.sin_p, "why")
+        table.declare_missing(prims.sin_p, "why")
     elif before == "fact":
         table.default = lambda op: len
     version, key = table.version, config.cache_key()
     with table.override(prims.sin_p, abs):
-        assert table[prims.sin_p] is abs and prims.sin_p not in table.holes
+        assert table[prims.sin_p] is abs and prims.sin_p not in table.missing_rules
         assert table.version != version and config.cache_key() != key
         inside = config.cache_key()
     assert (table.version, config.cache_key()) == (version, key)
     assert table.get(prims.sin_p) is (len if before == "row" else None)
-    assert table.holes.get(prims.sin_p) == ("why" if before == "hole" else None)
+    assert table.missing_rules.get(prims.sin_p) == ("why" if before == "hole" else None)
     assert (prims.sin_p in table) == (before in ("row", "fact"))
     with table.override(prims.sin_p, abs):  # the same row again is the same state
         assert config.cache_key() == inside
@@ -120,7 +120,7 @@ def test_define_and_hole_win_over_open_overrides(table, change):
                 assert table[prims.sin_p] is abs
             assert table[prims.sin_p] is max
         else:
-            table.hole(prims.sin_p, "why")
+            table.declare_missing(prims.sin_p, "why")
             assert prims.sin_p not in table
     assert table.get(prims.sin_p) is (max if change == "define" else None)
     assert config.cache_key() != key
@@ -133,17 +133,17 @@ def test_a_change_beside_an_open_override_is_a_new_state_after_it(table):
         table.define(prims.cos_p, len)
     assert config.cache_key() != key and prims.sin_p not in table
     key = config.cache_key()
-    new_generation()
+    invalidate_caches()
     assert config.cache_key() != key
 
 
 def test_facts_give_rows_until_a_row_or_hole_is_defined():
     made = []
     table = RuleTable("jvp", "rows", default=lambda op: made.append(op) or len if op.linear_in else None)
-    assert prims.add_p in table and prims.sin_p not in table and table.covers(prims.add_p)
+    assert prims.add_p in table and prims.sin_p not in table and table.has_rule_or_reason(prims.add_p)
     made.clear()
     assert table[prims.add_p] is len and table[prims.add_p] is len and made == [prims.add_p]
-    table.hole(prims.add_p, "why")
+    table.declare_missing(prims.add_p, "why")
     assert prims.add_p not in table
     with pytest.raises(MissingRuleError, match="why"):
         table[prims.add_p]
@@ -208,7 +208,7 @@ def test_what_was_made_while_another_thread_changed_rows_is_not_remembered(table
         thread.join()
         return object()
 
-    assert program.derived("x", make) is not program.derived("x", make)
+    assert program.memo_with_settings("x", make) is not program.memo_with_settings("x", make)
     mine = []
 
     def own_block():
@@ -216,7 +216,7 @@ def test_what_was_made_while_another_thread_changed_rows_is_not_remembered(table
         change()
         return object()
 
-    assert program.derived("y", own_block) is program.derived("y", own_block) and len(mine) == 1
+    assert program.memo_with_settings("y", own_block) is program.memo_with_settings("y", own_block) and len(mine) == 1
 
 
 def test_what_is_made_in_the_middle_of_a_change_is_not_remembered(table):
@@ -233,14 +233,16 @@ def test_what_is_made_in_the_middle_of_a_change_is_not_remembered(table):
     thread = threading.Thread(target=change)
     thread.start()
     begun.wait(60)
-    made = program.derived("x", object)
-    assert program.derived("x", object) is not made
+    made = program.memo_with_settings("x", object)
+    assert program.memo_with_settings("x", object) is not made
     go_on.set()
     thread.join()
-    made = program.derived("x", object)
-    assert program.derived("x", object) is made
+    made = program.memo_with_settings("x", object)
+    assert program.memo_with_settings("x", object) is made
     with config.generation.changing():  # one's own change
-        assert program.derived("x", object) is made and program.derived("y", object) is program.derived("y", object)
+        assert program.memo_with_settings("x",
+                                          object) is made
+        assert program.memo_with_settings("y", object) is program.memo_with_settings("y", object)
 
 
 def test_a_default_that_another_thread_sets_meanwhile_is_noticed(table):
@@ -255,19 +257,19 @@ def test_a_default_that_another_thread_sets_meanwhile_is_noticed(table):
             thread.join()
         return object()
 
-    assert program.derived("x", make) is not program.derived("x", make)
+    assert program.memo_with_settings("x", make) is not program.memo_with_settings("x", make)
 
 
 def test_derived_programs_follow_settings_and_rows(table):
     from lamina_ir import parse
     program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")
-    outside = program.derived("x", object)
-    assert program.derived("x", object) is outside
+    outside = program.memo_with_settings("x", object)
+    assert program.memo_with_settings("x", object) is outside
     with table.override(prims.sin_p, abs):
-        assert program.derived("x", object) is not outside
+        assert program.memo_with_settings("x", object) is not outside
     with config.enable_x64(not config.enable_x64.value):
-        assert program.derived("x", object) is not outside
-    assert program.derived("x", object) is outside
+        assert program.memo_with_settings("x", object) is not outside
+    assert program.memo_with_settings("x", object) is outside
 
 
 @pytest.mark.parametrize("change, words", [
@@ -275,19 +277,19 @@ def test_derived_programs_follow_settings_and_rows(table):
     (lambda t: t.define(prims.sin_p, 3), r"table `vmap`: define\(sin\): rule must be a function; got int: 3"),
     (lambda t: t.override(prims.sin_p, None).__enter__(), r"override\(sin\): rule must be a function; got NoneType"),
     (lambda t: t.override(None, len).__enter__(), "override: expected a Primitive; got NoneType"),
-    (lambda t: t.hole("sin", "why"), "declare_missing: expected a Primitive; got str"),
-    (lambda t: t.hole(prims.sin_p, None), r"declare_missing\(sin\): reason must be a sentence; got None"),
-    (lambda t: t.hole(prims.sin_p, " "), "reason must be a sentence"),
+    (lambda t: t.declare_missing("sin", "why"), "declare_missing: expected a Primitive; got str"),
+    (lambda t: t.declare_missing(prims.sin_p, None), r"declare_missing\(sin\): reason must be a sentence; got None"),
+    (lambda t: t.declare_missing(prims.sin_p, " "), "reason must be a sentence"),
     (lambda t: t["sin"], "looking up a rule: expected a Primitive; got str: 'sin'")])
 def test_ill_formed_rows_raise_when_they_are_defined(table, change, words):
     key = config.cache_key()
     with pytest.raises(TypeError, match=words):
         change(table)
-    assert config.cache_key() == key and not table and not table.holes
+    assert config.cache_key() == key and not table and not table.missing_rules
 
 
 def test_rows_whose_own_names_are_params_of_the_op_raise():
-    table = RuleTable("vmap", "rows", leads=("axis", "args", "dims"))
+    table = RuleTable("vmap", "rows", leading_params=("axis", "args", "dims"))
     op = Primitive("tables_test_op", params=("axis", "dims"), infer=lambda x, **params: x)
     with pytest.raises(TypeError, match=r"define\(tables_test_op\): the parameter `axis` of the rule is also the name"):
         table.define(op, lambda axis, args, dims, **params: None)

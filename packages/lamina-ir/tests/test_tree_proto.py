@@ -3,7 +3,7 @@ import random
 
 import pytest
 from lamina_ir import trees
-from lamina_ir._pytrees_py import PyTreeDef, python_backend
+from lamina_ir.trees._python_backend import PyTreeDef, python_backend
 
 KNOWN = {  # written by jaxlib
     b"\n\x02\x10\x01\n\x02\x10\x01\n\x02\x10\x03\n\x04\x08\x02\x10\x02\n\x04\x08\x02\x10\x04\n\t\x08\x01\x10\x05\x1a\x03\n\x01\x00\x12"

@@ -7,7 +7,7 @@ from collections import OrderedDict, defaultdict, namedtuple
 import pytest
 
 from lamina_ir import trees
-from lamina_ir._pytrees_py import PythonBackend
+from lamina_ir.trees._python_backend import PythonBackend
 
 Point = namedtuple("Point", "x y")
 

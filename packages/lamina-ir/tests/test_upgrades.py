@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Primitive, ProgramError, Source, Var, dumps, evaluate, loads, prims,
-                       saved_parts, saved_whole)
+                       split_saved, join_saved)
 from lamina_ir.extend import SavedEqn, UpgradeTable, register_primitive, upgrades
 from lamina_ir.testing.programs import f32
 
@@ -55,26 +55,26 @@ def test_a_param_with_a_default_needs_no_version():
 
 def test_a_loaded_program_is_saved_with_todays_version():
     data = dumps(loads(file_of(OLD[0], X, Y, shift=-1)))
-    assert saved_parts(data)[0]["ops"] == {"slide": 3}
+    assert split_saved(data)[0]["ops"] == {"slide": 3}
     assert np.array_equal(only(data), [10, 1, 2])
 
 
 def test_files_say_versions_only_where_there_are_some():
     plain, versioned = file_of(prims.sin_p, X), file_of(OLD[1], X, Y, by=1, circular=False)
-    assert plain[8] == 1 and "ops" not in saved_parts(plain)[0]
+    assert plain[8] == 1 and "ops" not in split_saved(plain)[0]
     # a reader of format 1 takes all ops for version 1 and would misread it: it must refuse it
     assert versioned[8] == 2
-    assert saved_whole(*saved_parts(versioned)) == versioned and saved_whole(*saved_parts(plain)) == plain
+    assert join_saved(*split_saved(versioned)) == versioned and join_saved(*split_saved(plain)) == plain
 
 
 def test_a_newer_version_is_refused_in_one_sentence():
     with pytest.raises(ProgramError, match=r"^loads: the program uses version 4 of `slide`; this process knows it up to "
                                            r"version 3\. Use a newer version of the package that defines it$"):
         loads(file_of(op("slide", 4, ("by", "circular")), X, Y, by=1, circular=False))
-    header, buffers = saved_parts(file_of(prims.sin_p, X))
+    header, buffers = split_saved(file_of(prims.sin_p, X))
     header["ops"] = {"sin": 2}
     with pytest.raises(ProgramError, match="version 2 of `sin`; this process knows it up to version 1"):
-        loads(saved_whole(header, buffers))
+        loads(join_saved(header, buffers))
 
 
 def test_an_old_version_without_an_upgrade_says_what_to_give():
@@ -103,7 +103,7 @@ def test_an_op_that_is_no_more():
 def test_upgraded_equations_keep_their_lines():
     upgrades.define("lined_of_old", 1, lambda e: [Eqn(prims.sin_p, e.invars, e.outvars, {})])
     a, b = Var(f32(3)), Var(f32(3))
-    eqn = Eqn(op("lined_of_old", 1), [a], [b], {}, Source.at("here.py", 12, "f", "", ""))
+    eqn = Eqn(op("lined_of_old", 1), [a], [b], {}, Source.from_line("here.py", 12, "f", "", ""))
     again = loads(dumps(ClosedJaxpr(Jaxpr([], [a], [eqn], [b])), sources=True))
     assert again.eqns[0].primitive is prims.sin_p and again.eqns[0].source.line == 12
 
@@ -148,7 +148,7 @@ def test_a_version_is_a_number(version):
 
 @pytest.mark.parametrize("ops", [[], {"sin": "1"}, {"sin": -1}, {"sin": None}, 3, {"sin": 0}])
 def test_forged_versions_are_refused(ops):
-    header, buffers = saved_parts(file_of(prims.sin_p, X))
+    header, buffers = split_saved(file_of(prims.sin_p, X))
     header["ops"] = ops
     with pytest.raises(ProgramError, match="loads: "):
-        loads(saved_whole(header, buffers))
+        loads(join_saved(header, buffers))

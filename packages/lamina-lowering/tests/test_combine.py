@@ -2,7 +2,7 @@
 import numpy as np
 from lamina_ir import Eqn, Jaxpr, Literal, Var, dtypes, prims, shaped
 from lamina_lowering import lower
-from lamina_lowering.combine import together
+from lamina_lowering._passes.combine_all_reduce import combine_psums
 
 F32 = shaped((3,), np.dtype("float32"))
 
@@ -26,7 +26,7 @@ def test_independent_sums_join_after_what_does_not_wait():
     (e1, s1), (e2, n1), (e3, _) = psum(a), neg(b), neg(b)
     e4, s2 = psum(n1)
     e5, _ = neg(s1)
-    found = together([e1, e5, e2, e3, e4])
+    found = combine_psums([e1, e5, e2, e3, e4])
     assert names(found) == ["neg1", "neg1", "psum2", "neg1"]
     assert found[2].outvars == [s1, s2] and found[-1] is e5
 
@@ -37,8 +37,8 @@ def test_dependent_sums_and_other_axes_keep_their_order():
     e2, s2 = psum(s1)
     e3, s3 = psum(a, ("j",))
     e4, s4 = psum(a)
-    assert names(together([e1, e2, e3, e4])) == ["psum2", "psum1", "psum1"]
-    assert together([e1]) == [e1]
+    assert names(combine_psums([e1, e2, e3, e4])) == ["psum2", "psum1", "psum1"]
+    assert combine_psums([e1]) == [e1]
 
 
 def test_long_chains_are_left_alone():
@@ -46,7 +46,7 @@ def test_long_chains_are_left_alone():
     for _ in range(300):
         e, v = psum(v)
         eqns.append(e)
-    assert together(eqns) == eqns
+    assert combine_psums(eqns) == eqns
 
 
 def test_one_meeting_in_the_module():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, Var, dtypes, shaped
 from lamina_lowering import lower, lowering_rules
-from lamina_lowering.extend import direct, identity, through
+from lamina_lowering.extend import lower_to_op, identity, compute_in
 from lamina_lowering.testing import run_lowered
 
 F32, I32 = np.dtype("float32"), np.dtype("int32")
@@ -72,12 +72,12 @@ def test_regions_and_reducers():
 def test_ready_made_rows():
     x = np.array([1.0, 2.0], np.float32)
     out = shaped((2,), F32)
-    assert np.array_equal(run_rule(direct("stablehlo.negate"), x, out=out), -x)
+    assert np.array_equal(run_rule(lower_to_op("stablehlo.negate"), x, out=out), -x)
     assert np.array_equal(run_rule(identity, x, out=out), x)
-    parsed = direct("stablehlo.compare", comparison_direction="#stablehlo<comparison_direction LT>")
+    parsed = lower_to_op("stablehlo.compare", comparison_direction="#stablehlo<comparison_direction LT>")
     assert run_rule(parsed, x, x[::-1].copy(), out=shaped((2,), dtypes.BOOL)).tolist() == [True, False]
     half = shaped((2,), np.dtype("float16"))
-    wide = through(F32, lambda ctx, v, aval: ctx.op("stablehlo.sine", (v,), aval))
+    wide = compute_in(F32, lambda ctx, v, aval: ctx.op("stablehlo.sine", (v,), aval))
     assert run_rule(wide, x.astype("float16"), out=half).dtype == np.float16
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from lamina_ir.testing.contracts import try_stand_in
-from lamina_ir.contract.trials import ContractTrials
+from lamina_ir.testing.contracts import run_with_implementation
+from lamina_ir.conformance.trials import ContractTrials
 
 
 class TestContract(ContractTrials):
@@ -26,7 +26,7 @@ FOREIGN = TestContract.broken / "foreign" / "on_numpy.py"
 
 @pytest.mark.slow
 def test_a_lowering_to_another_format_is_tried_as_a_whole():
-    status, output = try_stand_in("lamina_lowering", FOREIGN, ["-q", "-m", "core or collectives"])
+    status, output = run_with_implementation("lamina_lowering", FOREIGN, ["-q", "-m", "core or collectives"])
     assert status == 0 and "deselected" in output, output
-    status, output = try_stand_in("lamina_lowering", FOREIGN, ["-q", "-m", "rows or lines"])
+    status, output = run_with_implementation("lamina_lowering", FOREIGN, ["-q", "-m", "rows or lines"])
     assert status == 1 and "5 failed, 1 passed" in output, output  # what it has no row for it refuses

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Source, Var, evaluate, prims, shaped
 from lamina_lowering import lower
-from lamina_lowering.loops import LEAST, rolled
+from lamina_lowering._passes.roll_loops import MIN_GROUPS, roll_repeated_calls
 from lamina_lowering.testing import run_lowered
 
 F32, INT = np.dtype("float32"), np.dtype("int32")
@@ -52,7 +52,7 @@ def same_values(closed, **options):
     """A loop gives what the equations give one by one; the number of equations left."""
     r = np.random.RandomState(0)
     args = [(0.4 * r.randn(*a.shape)).astype(a.dtype) for a in closed.in_avals]
-    left = rolled(closed.eqns, closed.jaxpr.outvars)
+    left = roll_repeated_calls(closed.eqns, closed.jaxpr.outvars)
     for got, wanted in zip(run_lowered(lower(closed), *args), evaluate(closed, *args), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
     return left
@@ -242,7 +242,7 @@ def test_small_values_are_put_together_and_large_ones_are_not():
             return x
         return program(write, a, *[a] * 50)
     assert [e.primitive.name for e in same_values(of(4)) if e.primitive is not prims.reshape_p] == ["concatenate", "scan"]
-    assert not scans(rolled(of(64).eqns, of(64).jaxpr.outvars))
+    assert not scans(roll_repeated_calls(of(64).eqns, of(64).jaxpr.outvars))
 
 
 def test_results_in_a_list_that_is_put_together():
@@ -310,7 +310,7 @@ def other_lines(emit, x, w):
 
 
 def too_few(emit, x, w):
-    for _ in range(LEAST - 1):
+    for _ in range(MIN_GROUPS - 1):
         x = called(emit, BODY, x, w)
     return x
 

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from lamina_ir import evaluate, parse, prims
 from lamina_lowering import lower
-from lamina_lowering.lost import EXTREMES, may_lose_nans
+from lamina_lowering._passes.nan_insensitive_reductions import MAX_MIN_REDUCTIONS, find_nan_insensitive_reductions
 
 HEAD = """
     m:f32[4] = reduce_max[axes=(1,)] a
@@ -51,7 +51,8 @@ SEEN = {
 def test_what_is_summed_with_the_operand_may_lose_nans(name):
     closed = program(*UNSEEN[name])
     jaxpr = closed.jaxpr
-    assert may_lose_nans(jaxpr.eqns, jaxpr.outvars) == {id(e) for e in jaxpr.eqns if e.primitive in EXTREMES}
+    expected = {id(e) for e in jaxpr.eqns if e.primitive in MAX_MIN_REDUCTIONS}
+    assert find_nan_insensitive_reductions(jaxpr.eqns, jaxpr.outvars) == expected
     for x in (np.arange(20, dtype=np.float32).reshape(4, 5), np.full((4, 5), np.nan, np.float32)):
         x[1, 3], x[2, 0], x[3, 4] = np.nan, np.inf, -np.inf
         made, wanted = lower(closed, platform="cpu").run([x]), evaluate(closed, x)
@@ -63,10 +64,10 @@ def test_what_is_summed_with_the_operand_may_lose_nans(name):
 def test_what_somebody_sees_keeps_its_nans(name):
     closed = program(*SEEN[name]) if name != "rows meet others" else parse(
         f"{{ lambda ; a:f32[5,5]. let\n{SEEN[name][0]}\n in ({SEEN[name][1]},) }}")
-    assert not may_lose_nans(closed.jaxpr.eqns, closed.jaxpr.outvars)
+    assert not find_nan_insensitive_reductions(closed.jaxpr.eqns, closed.jaxpr.outvars)
 
 
 def test_two_extremes_are_looked_at_by_themselves():
     closed = program(HEAD + SUM + "\nn:f32[4] = reduce_min[axes=(1,)] a", "s, n")
-    found = may_lose_nans(closed.jaxpr.eqns, closed.jaxpr.outvars)
+    found = find_nan_insensitive_reductions(closed.jaxpr.eqns, closed.jaxpr.outvars)
     assert found == {id(e) for e in closed.jaxpr.eqns if e.primitive is prims.reduce_max_p}

@@ -37,11 +37,11 @@ def test_dead_equations_and_unused_arguments_are_left_out():
     x, y, z, dead, out = (Var(V3) for _ in range(5))
     closed = ClosedJaxpr(Jaxpr([], [x, y, z], [Eqn(SIN, [y], [dead], {}), Eqn(ADD, [x, z], [out], {})], [out]))
     lowered = lower(closed)
-    assert lowered.kept_args == (True, False, True)
+    assert lowered.used_args == (True, False, True)
     assert "sine" not in lowered.as_text()
     a = np.ones(3, np.float32)
     np.testing.assert_array_equal(run_lowered(lowered, a, a, 2 * a)[0], 3 * a)
-    assert lower(closed, keep_unused=True).kept_args == (True, True, True)
+    assert lower(closed, keep_unused=True).used_args == (True, True, True)
 
 
 def test_dead_constants_are_left_out():
@@ -310,9 +310,9 @@ def test_rows_of_two_threads_run_at_the_same_time(slow_op):
 
 
 def test_context_is_replaced_when_old(monkeypatch):
-    from lamina_lowering import session
+    from lamina_lowering._emit import mlir_context
     before = lower(chain(4))
-    monkeypatch.setattr(session, "_MODULES_PER_CONTEXT", 0)
+    monkeypatch.setattr(mlir_context, "_MODULES_PER_CONTEXT", 0)
     after = lower(chain(4))
     assert before.module.context is not after.module.context
     assert before.bytecode() == after.bytecode()

@@ -5,14 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, prims, shaped
-from lamina_lowering import lower, reading
+from lamina_lowering import lower
+from lamina_lowering._emit import parse_module
 
 F32 = np.dtype("float32")
 
 
 @pytest.fixture(autouse=True)
 def no_contexts(monkeypatch):
-    monkeypatch.setattr(reading, "_free", [])
+    monkeypatch.setattr(parse_module, "_free", [])
 
 
 def chain(n):
@@ -31,13 +32,13 @@ def test_what_a_compiler_does_to_it_stays_there():
         module.operation.attributes["sym_name"] = ir.StringAttr.get("another", module.context)
         return str(module)
 
-    assert "module @another" in lowered.given_to(rename)
-    assert lowered.as_text() == before and lowered.given_to(str) == before
+    assert "module @another" in lowered.compile_with(rename)
+    assert lowered.as_text() == before and lowered.compile_with(str) == before
 
 
 def test_contexts_are_used_again_and_are_none_of_those_that_modules_are_built_in():
     a, b = chain(1), chain(2)
-    first, second = (x.given_to(lambda module: module.context) for x in (a, b))
+    first, second = (x.compile_with(lambda module: module.context) for x in (a, b))
     assert first is second and first is not a.module.context
 
 
@@ -49,37 +50,37 @@ def test_two_at_once_have_two_contexts():
         return module.context
 
     with ThreadPoolExecutor(2) as pool:
-        one, two = pool.map(lambda n: chain(n).given_to(use), (1, 2))
-    assert one is not two and len(reading._free) == 2
+        one, two = pool.map(lambda n: chain(n).compile_with(use), (1, 2))
+    assert one is not two and len(parse_module._free) == 2
 
 
 def test_one_within_another_has_its_own():
     inner = chain(2)
-    one, two = chain(1).given_to(lambda module: (module.context, inner.given_to(lambda m: m.context)))
+    one, two = chain(1).compile_with(lambda module: (module.context, inner.compile_with(lambda m: m.context)))
     assert one is not two
 
 
 @pytest.mark.parametrize("bound", ["_MODULES_PER_CONTEXT", "_BYTES_PER_CONTEXT"])
 def test_old_contexts_go(monkeypatch, bound):
-    monkeypatch.setattr(reading, bound, 1)
-    chain(1).given_to(str)
-    assert not reading._free
+    monkeypatch.setattr(parse_module, bound, 1)
+    chain(1).compile_with(str)
+    assert not parse_module._free
 
 
 def test_few_are_kept():
-    lowered, most = chain(1), reading._MAX_FREE
+    lowered, most = chain(1), parse_module._MAX_FREE
 
     def nested(n):
-        return lowered.given_to(lambda module: nested(n - 1) if n else None)
+        return lowered.compile_with(lambda module: nested(n - 1) if n else None)
 
     nested(most + 2)
-    assert len(reading._free) == most
+    assert len(parse_module._free) == most
 
 
 def test_a_context_goes_with_the_error_that_may_hold_its_module():
     with pytest.raises(ZeroDivisionError):
-        chain(1).given_to(lambda module: 1 // 0)
-    assert not reading._free
+        chain(1).compile_with(lambda module: 1 // 0)
+    assert not parse_module._free
 
 
 def test_regions_of_shardys_are_read():
@@ -89,5 +90,5 @@ def test_regions_of_shardys_are_read():
     params = dict(axis_name="i", axis_size=4, backend=None, call_jaxpr=body, devices=None, donated_invars=(False,),
                   global_arg_shapes=(None,), global_axis_size=4, in_axes=(0,), name="f", out_axes=(0,))
     lowered = lower(ClosedJaxpr(Jaxpr([], [whole], [Eqn(prims.xla_pmap_p, [whole], [out], params)], [out])))
-    assert chain(1).given_to(str).count("sine") == 1  # a context that knows nothing of Shardy, to begin with
-    assert "sdy.manual_computation" in lowered.given_to(str)
+    assert chain(1).compile_with(str).count("sine") == 1  # a context that knows nothing of Shardy, to begin with
+    assert "sdy.manual_computation" in lowered.compile_with(str)

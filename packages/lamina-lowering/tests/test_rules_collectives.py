@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, ShapeError, UnboundAxisError, Var, dtypes,
                        prims, shaped)
-from lamina_ir.extend import map_placement
+from lamina_ir.extend import place_map
 from lamina_lowering import lower
 from lamina_lowering.testing import run_lowered
 
@@ -214,7 +214,7 @@ def test_a_map_over_thousands_of_processes():
     params = dict(axis_name="i", axis_size=rows, backend=None, call_jaxpr=body, devices=None, donated_invars=(False,),
                   global_arg_shapes=(None,), global_axis_size=rows * processes, in_axes=(0,), name="f", out_axes=(0,))
     closed = ClosedJaxpr(Jaxpr([], [x], [Eqn(prims.xla_pmap_p, [x], [y], params)], [y]))
-    place = map_placement(closed, range(rows * processes), range(rows))
+    place = place_map(closed, range(rows * processes), range(rows))
     text = lower(closed, placement=place).as_text()
     assert f"mhlo.num_replicas = {rows * processes} : i32" in text and "tensor<1x8192xi64>" in text
     assert "%arg0: tensor<1x3xf32>" in text

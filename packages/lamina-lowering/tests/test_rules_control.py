@@ -4,7 +4,7 @@ import pytest
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, aval_of, parse, prims
 from lamina_ir.testing.samples import samples_of
 from lamina_lowering import lower
-from lamina_lowering.testing import check_lowering, one_op, run_lowered
+from lamina_lowering.testing import check_lowering, single_eqn_program, run_lowered
 
 STEP = parse("""{ lambda ; w:f32[2] a:f32[2] x:f32[2]. let
     b:f32[2] = mul a w
@@ -29,7 +29,7 @@ def test_scan_unrolls_any_length(length, unroll, reverse):
 
 
 def size(length, unroll=1):
-    return len(lower(one_op(prims.scan_p, [aval_of(a) for a in args(length)], scan(length, unroll))).bytecode())
+    return len(lower(single_eqn_program(prims.scan_p, [aval_of(a) for a in args(length)], scan(length, unroll))).bytecode())
 
 
 def test_a_module_does_not_grow_with_the_length():

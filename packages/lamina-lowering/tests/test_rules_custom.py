@@ -3,13 +3,14 @@ from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, parse, prims
 from lamina_ir.testing.samples import samples_of
 from lamina_ir.extend import Placement
 from lamina_lowering import lower
-from lamina_lowering.testing import one_op
+from lamina_lowering.testing import single_eqn_program
 from lamina_ir import aval_of
 
 
 def text(prim, platform="cpu", **changes):
     row = samples_of(prim)[0]
-    return lower(one_op(prim, [aval_of(a) for a in row.args], {**row.params, **changes}), platform=platform).as_text()
+    closed = single_eqn_program(prim, [aval_of(a) for a in row.args], {**row.params, **changes})
+    return lower(closed, platform=platform).as_text()
 
 
 def recomputing(size, blocks, platform="cpu"):
@@ -49,7 +50,7 @@ def test_memory_is_named_where_there_is_more_than_one():
 
 def test_sharding_is_said_where_the_module_is_partitioned():
     def told(row, partitions):
-        return lower(one_op(row.prim, [aval_of(a) for a in row.args], row.params), placement=Placement(
+        return lower(single_eqn_program(row.prim, [aval_of(a) for a in row.args], row.params), placement=Placement(
             tuple(range(partitions)), partitions=partitions)).as_text()
 
     plain, partly, _ = samples_of(prims.sharding_constraint_p)

@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 from lamina_ir import prims, shaped
 from lamina_lowering import lower
-from lamina_lowering.testing import check_lowering, one_op, run_lowered
+from lamina_lowering.testing import check_lowering, single_eqn_program, run_lowered
 
 F32 = np.dtype("float32")
 V, S = shaped((3,), F32), shaped((), F32)
 
 
 def text(prim, *avals, **params):
-    return lower(one_op(prim, avals, params)).as_text()
+    return lower(single_eqn_program(prim, avals, params)).as_text()
 
 
 @pytest.mark.parametrize(("y", "products"), [(1, 0), (2, 1), (3, 2), (7, 4), (8, 3), (-2, 1)])
@@ -46,5 +46,5 @@ def test_threefry_is_written_out_in_full():
 
 def test_scaled_bessel_keeps_its_digits():
     x = np.array([2.0 ** -10, 7.875, 9.5])
-    got, = run_lowered(lower(one_op(prims.bessel_i0e_p, [shaped((3,), x.dtype)], {})), x)
+    got, = run_lowered(lower(single_eqn_program(prims.bessel_i0e_p, [shaped((3,), x.dtype)], {})), x)
     np.testing.assert_allclose(got, [0.99902415236785197, 0.14460728463168581, 0.13125126081426789], rtol=1e-15)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from lamina_ir import MissingRuleError, aval_of, config, prims
 from lamina_lowering import lower
-from lamina_lowering.testing import check_lowering, one_op, run_lowered
+from lamina_lowering.testing import check_lowering, single_eqn_program, run_lowered
 
 RNG = np.random.default_rng(0)
 EIG = {"compute_left_eigenvectors": True, "compute_right_eigenvectors": True}
@@ -19,7 +19,7 @@ def drawn(dtype, *shape):
 
 
 def compiled(prim, *args, **params):
-    return run_lowered(lower(one_op(prim, [aval_of(a) for a in args], params)), *args)
+    return run_lowered(lower(single_eqn_program(prim, [aval_of(a) for a in args], params)), *args)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
@@ -68,9 +68,9 @@ def test_singular_matrices_have_lu():
 
 def test_programs_say_which_library_they_need():
     x = aval_of(np.eye(2, dtype=np.float32))
-    assert lower(one_op(prims.lu_p, [x], {})).needs == {"lapack"}
-    assert not lower(one_op(prims.neg_p, [x], {})).needs
-    assert not lower(one_op(prims.cholesky_p, [x], {}), platform="cuda").needs
+    assert lower(single_eqn_program(prims.lu_p, [x], {})).needs == {"lapack"}
+    assert not lower(single_eqn_program(prims.neg_p, [x], {})).needs
+    assert not lower(single_eqn_program(prims.cholesky_p, [x], {}), platform="cuda").needs
 
 
 @pytest.mark.parametrize("prim, params, kernel", [
@@ -79,7 +79,7 @@ def test_programs_say_which_library_they_need():
     (prims.eig_p, {"compute_left_eigenvectors": False, "compute_right_eigenvectors": True}, "cusolver_geev_ffi"),
     (prims.cholesky_p, {}, "stablehlo.cholesky")], ids=lambda p: getattr(p, "name", p) if not isinstance(p, dict) else "")
 def test_cuda_rows_make_valid_modules(prim, params, kernel):
-    lowered = lower(one_op(prim, [aval_of(np.ones((2, 3, 3), np.float32))], params), platform="cuda")
+    lowered = lower(single_eqn_program(prim, [aval_of(np.ones((2, 3, 3), np.float32))], params), platform="cuda")
     lowered.module.operation.verify()
     assert kernel in lowered.as_text()
 
@@ -87,9 +87,9 @@ def test_cuda_rows_make_valid_modules(prim, params, kernel):
 @pytest.mark.parametrize("platform, prim, params", [("cuda", prims.hessenberg_p, {}), ("rocm", prims.lu_p, {})])
 def test_platforms_without_a_kernel_say_what_to_do(platform, prim, params):
     with pytest.raises(MissingRuleError, match="backend='cpu'"):
-        lower(one_op(prim, [aval_of(np.eye(2, dtype=np.float32))], params), platform=platform)
+        lower(single_eqn_program(prim, [aval_of(np.eye(2, dtype=np.float32))], params), platform=platform)
 
 
 def test_cuda_finds_right_eigenvectors_only():
     with pytest.raises(NotImplementedError, match="compute_left_eigenvectors=False"):
-        lower(one_op(prims.eig_p, [aval_of(np.eye(2, dtype=np.float32))], EIG), platform="cuda")
+        lower(single_eqn_program(prims.eig_p, [aval_of(np.eye(2, dtype=np.float32))], EIG), platform="cuda")

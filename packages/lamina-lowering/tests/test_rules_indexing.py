@@ -8,7 +8,7 @@ import pytest
 from lamina_ir import aval_of, prims
 from lamina_ir.prims import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 from lamina_lowering import lower
-from lamina_lowering.testing import check_lowering, one_op
+from lamina_lowering.testing import check_lowering, single_eqn_program
 
 CLIP, FILL, PROMISE = GatherScatterMode
 FLAGS = dict(indices_are_sorted=False, unique_indices=False)
@@ -78,6 +78,7 @@ def test_one_window_without_index():
 
 def test_masks_stand_only_where_needed():
     avals = [aval_of(X), aval_of(np.zeros((3, 2), np.int32))]
-    texts = {m: str(lower(one_op(prims.gather_p, avals, gather_params(PAIR, (1, 1), m))).module) for m in (CLIP, FILL)}
+    programs = {m: single_eqn_program(prims.gather_p, avals, gather_params(PAIR, (1, 1), m)) for m in (CLIP, FILL)}
+    texts = {m: str(lower(closed).module) for m, closed in programs.items()}
     assert "select" not in texts[CLIP] and "clamp" not in texts[CLIP]
     assert "select" in texts[FILL]

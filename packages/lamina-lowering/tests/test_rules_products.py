@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from lamina_ir import aval_of, prims
 from lamina_lowering import lower
-from lamina_lowering.testing import check_lowering, one_op
+from lamina_lowering.testing import check_lowering, single_eqn_program
 
 RNG = np.random.default_rng(0)
 PAIRS = (((1,), (1,)), ((0,), (0,)))
@@ -22,7 +22,7 @@ def params(numbers, preferred=None):
 
 
 def text(x, y, numbers, platform="cpu", preferred=None):
-    program = one_op(prims.dot_general_p, [aval_of(x), aval_of(y)], params(numbers, preferred))
+    program = single_eqn_program(prims.dot_general_p, [aval_of(x), aval_of(y)], params(numbers, preferred))
     return str(lower(program, platform=platform).module)
 
 

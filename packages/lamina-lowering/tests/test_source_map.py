@@ -13,11 +13,11 @@ F = shaped((3,), np.dtype("float32"))
 def chain(file="model.py", first=10, inner=None):
     """sin at `first`, exp on the next line as backward part; `inner`, a program without lines of its own, is called between."""
     a, b, c, d = Var(F), Var(F), Var(F), Var(F)
-    eqns = [Eqn(prims.sin_p, [a], [b], {}, Source.at(file, first, "f")),
-            Eqn(prims.exp_p, [b], [c], {}, Source.at(file, first + 1, "f", "scope", "backward"))]
+    eqns = [Eqn(prims.sin_p, [a], [b], {}, Source.from_line(file, first, "f")),
+            Eqn(prims.exp_p, [b], [c], {}, Source.from_line(file, first + 1, "f", "scope", "backward"))]
     if inner is not None:
         eqns.append(Eqn(prims.xla_call_p, [c], [d], {**prims.xla_call_p.defaults, "call_jaxpr": inner, "name": "g"},
-                        Source.at(file, first + 2, "f")))
+                        Source.from_line(file, first + 2, "f")))
     return ClosedJaxpr(Jaxpr([], [a], eqns, [d if inner is not None else c]))
 
 
@@ -49,7 +49,7 @@ def test_a_program_from_text_has_names_and_no_lines():
 
 def test_a_single_op_is_lowered_without_locations():
     a, b = Var(F), Var(F)
-    low = lower(ClosedJaxpr(Jaxpr([], [a], [Eqn(prims.sin_p, [a], [b], {}, Source.at("m.py", 1, "f"))], [b])))
+    low = lower(ClosedJaxpr(Jaxpr([], [a], [Eqn(prims.sin_p, [a], [b], {}, Source.from_line("m.py", 1, "f"))], [b])))
     assert low.source_map() == {} and "equation" not in low.as_text(debug_info=True)
 
 

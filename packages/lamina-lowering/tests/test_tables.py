@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, MissingRuleError, Var, prims, shaped
-from lamina_lowering import lower, lowering_rules, platform_rules, rows
+from lamina_lowering import lower, lowering_rules, platform_rules, merged_rules
 
 
 def program(op):
@@ -24,10 +24,10 @@ def tan_on_cpu():
 def test_overrides_hold_inside_their_block_alone():
     closed = program(prims.tanh_p)
     assert "stablehlo.tanh" in lower(closed).as_text()
-    version = rows("cpu").version
+    version = merged_rules("cpu").version
     with lowering_rules.override(prims.tanh_p, emits("cosine")):
-        assert "stablehlo.cosine" in lower(closed).as_text() and rows("cpu").version != version
-    assert "stablehlo.tanh" in lower(closed).as_text() and rows("cpu").version == version
+        assert "stablehlo.cosine" in lower(closed).as_text() and merged_rules("cpu").version != version
+    assert "stablehlo.tanh" in lower(closed).as_text() and merged_rules("cpu").version == version
 
 
 def test_a_platform_keeps_its_row_beside_a_common_one_and_gives_way_to_an_override(tan_on_cpu):
@@ -47,7 +47,7 @@ def test_a_platform_keeps_its_row_beside_a_common_one_and_gives_way_to_an_overri
 
 
 def test_a_hole_of_a_platform_is_its_own(tan_on_cpu):
-    tan_on_cpu.hole(prims.tan_p, "no room")
+    tan_on_cpu.declare_missing(prims.tan_p, "no room")
     with pytest.raises(MissingRuleError, match="lowering for cpu of `tan` is not defined: no room"):
         lower(program(prims.tan_p))
     lower(program(prims.tan_p), platform="tpu")
@@ -55,6 +55,6 @@ def test_a_hole_of_a_platform_is_its_own(tan_on_cpu):
 
 
 def test_rows_that_were_taken_do_not_change():
-    taken = rows("cpu")
+    taken = merged_rules("cpu")
     with lowering_rules.override(prims.tanh_p, emits("cosine")):
         assert "stablehlo.tanh" in lower(program(prims.tanh_p), rules=taken).as_text()

@@ -199,13 +199,13 @@ def check(name: str, got: Any, want: Any) -> None:
     assert len(got) == len(want)
     for g, w in zip(got, want):
         w = np.asarray(w)
-        expected = dtypes.canonical(w.dtype)
+        expected = dtypes.canonicalize(w.dtype)
         g_array = np.asarray(g)
         assert g_array.shape == w.shape
         if isinstance(g, lnp.ndarray) and name not in _FLOAT_COUNTS:
             assert dtypes.is_inexact(g.dtype) == dtypes.is_inexact(expected), (g.dtype, expected)
             assert dtypes.is_bool(g.dtype) == dtypes.is_bool(expected)
-            assert dtypes.canonical(g.dtype) == g.dtype
+            assert dtypes.canonicalize(g.dtype) == g.dtype
         np.testing.assert_allclose(g_array.astype(w.dtype), w, rtol=3e-5, atol=3e-5)
 
 

@@ -2,7 +2,7 @@
 import lamina_numpy as lnp
 import numpy as np
 import pytest
-from lamina_numpy._along import convolution
+from lamina_numpy._numerics import convolution
 from lamina_tracing import make_jaxpr
 
 R = np.random.RandomState(0)

@@ -1,4 +1,4 @@
-"""Arrays without a runtime answer as those of a runtime do; `tests/roof/test_arrays.py` runs the same checks on these."""
+"""Arrays without a runtime answer as those of a runtime do; `tests/public_api/test_arrays.py` runs the same checks on these."""
 import pytest
 from lamina_numpy import asarray
 from lamina_numpy.testing import checks

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lamina_ir.contract.trials import ContractTrials
+from lamina_ir.conformance.trials import ContractTrials
 
 
 class TestContract(ContractTrials):

@@ -11,7 +11,7 @@ FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
 @pytest.mark.parametrize("name", ["lamina_numpy", *(m.name for m in pkgutil.walk_packages(
-    lamina_numpy.__path__, "lamina_numpy.") if not m.name.startswith("lamina_numpy.contract."))])  # a program, and its tests
+    lamina_numpy.__path__, "lamina_numpy.") if not m.name.startswith("lamina_numpy.conformance."))])  # a program, and its tests
 def test_examples_run(name: str) -> None:
     module = importlib.import_module(name)
     for shown in getattr(module, "__all__", ()):

@@ -45,7 +45,7 @@ def test_functions_are_made_when_asked_for_and_once() -> None:
 import sys, threading
 import lamina_numpy as lnp
 assert "tan" not in vars(lnp) and {"tan", "unique", "fft"} <= {*dir(lnp)}
-assert not {"lamina_numpy.fft", "lamina_numpy._order.sets"} & {*sys.modules}
+assert not {"lamina_numpy.fft", "lamina_numpy._sorting.sets"} & {*sys.modules}
 got = []
 threads = [threading.Thread(target=lambda: got.append((lnp.tan, lnp.unique))) for _ in range(8)]
 [t.start() for t in threads], [t.join() for t in threads]

@@ -4,7 +4,7 @@ from __future__ import annotations
 import lamina_numpy as jnp
 import numpy as np
 import pytest
-from lamina_tracing import slots
+from lamina_tracing import hooks
 
 
 @pytest.mark.parametrize("dtype", [">f4", "<f4", ">i2", np.dtype(">u4"), np.dtype("<i2"), "uint8"], ids=str)
@@ -29,5 +29,5 @@ def test_astype_copies_where_it_is_told_to():
 
 
 def test_astype_puts_the_result_where_it_is_told_to(monkeypatch):
-    monkeypatch.setattr(slots, "device_put", lambda x, device: (x.dtype.name, device))
+    monkeypatch.setattr(hooks, "device_put", lambda x, device: (x.dtype.name, device))
     assert jnp.ones(2).astype("int32", device="there") == ("int32", "there") == jnp.astype(1.5, "int32", device="there")

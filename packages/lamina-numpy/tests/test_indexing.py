@@ -9,7 +9,7 @@ import pytest
 from lamina_autodiff import grad, jvp
 from lamina_batching import vmap
 from lamina_ir import TracerIndexError
-from lamina_ir.evaluator import evaluate
+from lamina_ir._evaluate.evaluator import evaluate
 from lamina_tracing import jit, make_jaxpr
 
 HOST = np.arange(120, dtype=np.float32).reshape(2, 3, 4, 5)

@@ -1,5 +1,5 @@
 """Every public function with an axis argument takes the name of a mapped axis, and is then the positional program, or says
-that it takes positional axes only. The meanings are those of docs/names-as-axes.md."""
+that it takes positional axes only. The meanings are those of docs/guides/names-as-axes.md."""
 import inspect
 
 import numpy as np
@@ -303,7 +303,7 @@ def test_reductions_do_not_gather():
 
 def test_results_of_reductions_lose_the_name():
     def over(f):
-        return make_jaxpr(f, axis_env=[("b", N)])(X[0]).out_avals[0].over
+        return make_jaxpr(f, axis_env=[("b", N)])(X[0]).out_avals[0].varying_axes
     for f in (jnp.sum, jnp.prod, jnp.max, jnp.argmax, jnp.median, jnp.std, jnp.any):
         assert not over(lambda x: f(x, axis="b"))  # noqa: B023
     assert over(lambda x: jnp.cumsum(x, "b")) == {"b"} == over(lambda x: jnp.sort(x, "b"))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from lamina_autodiff import grad, jacfwd
 from lamina_ir import ShapeError
-from lamina_numpy._order import histograms
+from lamina_numpy._sorting import histograms
 from lamina_tracing import make_jaxpr
 
 _V = np.array([3., 1., 2.], np.float32)

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from lamina_ir.testing.contracts import try_stand_in
-from lamina_ir.contract.trials import ContractTrials
+from lamina_ir.testing.contracts import run_with_implementation
+from lamina_ir.conformance.trials import ContractTrials
 
 
 class TestContract(ContractTrials):
@@ -28,5 +28,5 @@ class TestContract(ContractTrials):
 def test_the_contract_holds_on_devices(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4")
     files = ["test_maps.py", "test_xmap.py", "test_shard_map.py", "test_padded.py"]
-    status, output = try_stand_in("lamina_parallel", None, ["-q", "-p", "lamina_runtime", *files])
+    status, output = run_with_implementation("lamina_parallel", None, ["-q", "-p", "lamina_runtime", *files])
     assert status == 0, output

@@ -76,8 +76,8 @@ HANGS = {
 
 @pytest.mark.parametrize("how", HANGS)
 def test_what_would_wait_for_ever_is_refused(how):
-    words = "while: the number of turns" if "while" in how else "cond: which branch runs"
-    with pytest.raises(ValueError, match=words + " may differ between the members of the mapped axis 'i', and `p"):
+    words = "while: the number of iterations" if "while" in how else "cond: which branch runs"
+    with pytest.raises(ValueError, match=words + " may differ between the members of the mapped axis 'i', but `p"):
         over_i(HANGS[how])(X)
 
 
@@ -125,7 +125,7 @@ def test_a_jitted_gradient_knows_what_is_shared_by_types(mapper):
 
 def test_of_unknown_origin_anything_may_differ():
     by_w = make_jaxpr(lambda w, x: gradient(w, x)[0], axis_env=[("i", 4)])(W, W)
-    assert [a.over for a in by_w.in_avals] == [{"i"}] * 2 and by_w.out_avals[0].over == {"i"}
+    assert [a.varying_axes for a in by_w.in_avals] == [{"i"}] * 2 and by_w.out_avals[0].varying_axes == {"i"}
     assert "psum" not in str(by_w)
 
 

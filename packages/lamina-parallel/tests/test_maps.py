@@ -7,9 +7,9 @@ from lamina_autodiff import grad, hessian, jacfwd, jacrev, jvp, vjp
 from lamina_batching import vmap
 from lamina_ir import (ProgramError, ShapeError, check, config, dce, evaluate_spmd, parse, partial_eval, prims, shaped, trees,
                        walk)
-from lamina_ir.binds import inside
+from lamina_ir._core.axis_binding import member_shape
 from lamina_tracing import lax, make_jaxpr
-from lamina_tracing.extend import AxisFrame, bind, bound_axes, stage, typeof
+from lamina_tracing.extend import AxisFrame, bind, extend_axis_env, stage, typeof
 
 import lamina_parallel  # noqa: F401  (fills the tables)
 
@@ -32,8 +32,9 @@ def mapped(fun, sizes, ins, outs, prim=prims.xmap_p):
         avals = []
         for a, entry in zip(args, ins):
             aval, names = typeof(a), [name for kind in entry if kind for name in kind.names]
-            avals.append(shaped(inside(entry, aval.shape, table), aval.dtype).differing(aval.over | {*names}))
-        with bound_axes(*[AxisFrame(*axis) for axis in sizes]):
+            member = shaped(member_shape(entry, aval.shape, table), aval.dtype)
+            avals.append(member.with_varying_axes(aval.varying_axes | {*names}))
+        with extend_axis_env(*[AxisFrame(*axis) for axis in sizes]):
             closed, outer = stage(lambda *xs: list(fun(*xs)), avals)
         entries = (*[(None,) * typeof(o).ndim for o in outer], *ins)
         if prim is prims.xmap_p:
@@ -141,7 +142,7 @@ def test_engines_read_what_is_bound():
     found = evaluate_spmd(wide, [("k", 2)], [[np.array([1, 2], np.float32), np.array([10, 20], np.float32)]])
     assert [v.tolist() for v in found[0]] == [[33, 66]] * 2
     inner, = [e.params["call_jaxpr"] for e in walk(wide) if e.primitive is prims.xmap_p]
-    assert inner.in_avals[0].over == {"i"}  # the text did not say so: types follow
+    assert inner.in_avals[0].varying_axes == {"i"}  # the text did not say so: types follow
 
 
 def test_traced_values_know_their_named_shape():
@@ -152,9 +153,9 @@ def test_traced_values_know_their_named_shape():
 
 
 @pytest.mark.parametrize(("ins", "outs", "words"), [
-    ([(at("z"),)], [()], "none of the axes"),
+    ([(at("z"),)], [()], "must be mapped along the axes it binds"),
     ([(at("b"), None)], [()], "must fit"),
-    ([(at("b", "b"),)], [()], "twice"),
+    ([(at("b", "b"),)], [()], "must name each axis at most once"),
 ])
 def test_entries_that_do_not_fit_are_refused(ins, outs, words):
     with pytest.raises(ShapeError, match=words):

@@ -9,10 +9,11 @@ import pytest
 from lamina_ir import config
 from lamina_ir.extend import Tiles
 from lamina_parallel import Mesh, PartitionSpec as P
-from lamina_parallel.extend import mesh_in_scope, mesh_in_text, placement_text, spec_of, tiles_for
-from lamina_parallel.testing import MadeUpDevice, made_up_devices
+from lamina_parallel.extend import (mesh_in_scope, parse_mesh, format_placement, partition_spec_from_tiles,
+                                    tiles_from_partition_spec)
+from lamina_parallel.testing import FakeDevice, fake_devices
 
-ALL = made_up_devices(8)
+ALL = fake_devices(8)
 GRID = np.array(ALL, object).reshape(4, 2)
 MESH = Mesh(GRID, ("x", "y"))
 
@@ -51,7 +52,7 @@ def test_meshes_are_equal_by_devices_and_names():
     (GRID, ("x", None), TypeError, "None cannot be a name"),
     (GRID, ("x", ("y", "z")), TypeError, "cannot be a name"),
     ([ALL[0], ALL[1], ALL[0]], "x", ValueError, "cpu:0 occurs twice"),
-    ([ALL[0], MadeUpDevice(1, "gpu")], "x", ValueError, "one platform; got cpu, gpu"),
+    ([ALL[0], FakeDevice(1, "gpu")], "x", ValueError, "one platform; got cpu, gpu"),
 ])
 def test_what_is_no_mesh(devices, names, error, words):
     with pytest.raises(error, match=words):
@@ -96,7 +97,7 @@ def test_blocks_of_generators_end_in_any_order():
 
 
 def test_a_mesh_over_processes_has_a_part_here():
-    devices = np.array(made_up_devices(8, 2), object)
+    devices = np.array(fake_devices(8, 2), object)
     whole = Mesh(devices.reshape(4, 2), ("x", "y"))
     assert whole.is_multi_process and whole.local_devices == list(devices[:4])
     assert whole.local_mesh == Mesh(devices[:4].reshape(2, 2), ("x", "y")) and not whole.local_mesh.is_multi_process
@@ -128,11 +129,11 @@ def test_a_spec_is_a_tuple_of_entries():
     (P("y", "x"), Tiles((2, 4), 1, (0, 2, 4, 6, 1, 3, 5, 7))), (P(None, "y"), Tiles((1, 2), 4, (0, 2, 4, 6, 1, 3, 5, 7))),
     (P((), ("y",)), Tiles((1, 2), 4, (0, 2, 4, 6, 1, 3, 5, 7)))])
 def test_a_spec_in_tiles(spec, tiles):
-    assert tiles_for(MESH, spec, 2) == (tiles, ())
+    assert tiles_from_partition_spec(MESH, spec, 2) == (tiles, ())
 
 
 def test_dimensions_that_the_compiler_may_split():
-    assert tiles_for(MESH, P(P.UNCONSTRAINED, "x"), 3) == (Tiles((1, 4, 1), 2), (0,))
+    assert tiles_from_partition_spec(MESH, P(P.UNCONSTRAINED, "x"), 3) == (Tiles((1, 4, 1), 2), (0,))
 
 
 def specs(names, ndim):
@@ -147,8 +148,8 @@ def specs(names, ndim):
 @pytest.mark.parametrize("mesh", [MESH, Mesh(ALL, "i"), Mesh(np.array(ALL[::-1], object).reshape(2, 2, 2), ("a", "b", "c"))])
 def test_tiles_are_read_back_as_the_spec(mesh):
     for spec in {*specs(mesh.axis_names, 2)}:
-        found = spec_of(mesh, tiles_for(mesh, spec, 2)[0])
-        assert tiles_for(mesh, found, 2) == tiles_for(mesh, spec, 2)
+        found = partition_spec_from_tiles(mesh, tiles_from_partition_spec(mesh, spec, 2)[0])
+        assert tiles_from_partition_spec(mesh, found, 2) == tiles_from_partition_spec(mesh, spec, 2)
         entries = list(spec)
         while entries and entries[-1] is None:
             entries.pop()
@@ -156,13 +157,14 @@ def test_tiles_are_read_back_as_the_spec(mesh):
 
 
 def test_tiles_that_a_mesh_has_no_words_for():
-    assert spec_of(MESH, Tiles((2, 1), 4)) is None  # half of x
-    assert spec_of(MESH, Tiles((8,), 1, tuple(range(8))[::-1])) is None
-    assert spec_of(MESH, Tiles((4,))) is None
+    assert partition_spec_from_tiles(MESH, Tiles((2, 1), 4)) is None  # half of x
+    assert partition_spec_from_tiles(MESH, Tiles((8,), 1, tuple(range(8))[::-1])) is None
+    assert partition_spec_from_tiles(MESH, Tiles((4,))) is None
     ones = Mesh(np.array(ALL, object).reshape(1, 8), ("one", "i"))
-    assert spec_of(ones, tiles_for(ones, P("one", "i"), 2)[0]) == P(None, "i")
-    swapped = tiles_for(MESH, P("x"), 1)[0]._replace(order=(1, 0, 2, 3, 4, 5, 6, 7))  # the same parts, copies counted otherwise
-    assert spec_of(MESH, swapped) == P("x")
+    assert partition_spec_from_tiles(ones, tiles_from_partition_spec(ones, P("one", "i"), 2)[0]) == P(None, "i")
+    tiles = tiles_from_partition_spec(MESH, P("x"), 1)[0]
+    swapped = tiles._replace(order=(1, 0, 2, 3, 4, 5, 6, 7))  # the same parts, copies in another order
+    assert partition_spec_from_tiles(MESH, swapped) == P("x")
 
 
 @pytest.mark.parametrize("spec, ndim, error, words", [
@@ -175,13 +177,13 @@ def test_tiles_that_a_mesh_has_no_words_for():
     (None, 1, TypeError, "expected a PartitionSpec.*got NoneType")])
 def test_what_is_no_spec_of_a_mesh(spec, ndim, error, words):
     with pytest.raises(error, match=words):
-        tiles_for(MESH, spec, ndim)
+        tiles_from_partition_spec(MESH, spec, ndim)
 
 
 def test_a_mesh_in_the_text_of_a_constraint():
     back = Mesh(np.array(ALL[::-1], object).reshape(4, 2), ("x", "y"))
-    text = placement_text(tiles_for(back, P("x"), 1)[0], back.flat_devices, back)
+    text = format_placement(tiles_from_partition_spec(back, P("x"), 1)[0], back.flat_devices, back)
     assert text == "{devices=[4,2]7,6,5,4,3,2,1,0 last_tile_dim_replicate} on cpu:7,6,5,4,3,2,1,0 of x=4,y=2"
-    assert mesh_in_text(text, back.flat_devices) == back and Tiles.parse(text).counts == (4,)
+    assert parse_mesh(text, back.flat_devices) == back and Tiles.parse(text).counts == (4,)
     odd = Mesh(ALL, ("i, j",))
-    assert mesh_in_text(placement_text(Tiles(), ALL, odd), tuple(ALL)) is None
+    assert parse_mesh(format_placement(Tiles(), ALL, odd), tuple(ALL)) is None

@@ -222,7 +222,7 @@ def test_programs_of_a_function_are_bounded():
 
     table = PmapSpec(f, static_broadcasted_argnums=1)
     for n in range(1500):
-        table.stage_call((X, n), {}, *table.split((X, n), {}))
+        table.trace_call((X, n), {}, *table.split((X, n), {}))
     assert len(table.programs) <= 1024
 
 

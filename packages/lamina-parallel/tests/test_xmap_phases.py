@@ -1,4 +1,4 @@
-"""Axes of an `xmap` that run in turns: programs that `placed` writes, on NumPy; sums of products as one product."""
+"""Axes of an `xmap` that run in turns: programs that `lower_xmaps` writes, on NumPy; sums of products as one product."""
 from __future__ import annotations
 
 import numpy as np
@@ -8,8 +8,8 @@ from lamina_ir import check, evaluate, prims, walk
 from lamina_tracing import lax, make_jaxpr
 
 from lamina_parallel import SerialLoop, xmap
-from lamina_parallel.contracting import contracted
-from lamina_parallel.extend import placed
+from lamina_parallel._serial_axis.contract_sums import contract_sums
+from lamina_parallel.extend import lower_xmaps
 
 X = np.arange(32, dtype=np.float32).reshape(8, 4) / 8
 
@@ -21,7 +21,7 @@ def looped(f, turns=4, outs=("b", ...)):
 def scans(f, *args):
     """The scans of the program, which means what it does as it is: the carried, the sliced and the stacked of each."""
     program = make_jaxpr(f)(*args)
-    written = placed(program)
+    written = lower_xmaps(program)
     check(written)
     for a, b in zip(evaluate(written, *args), evaluate(program, *args)):
         np.testing.assert_allclose(a, b, rtol=1e-5)
@@ -73,7 +73,7 @@ def test_extremes_of_arguments_need_no_phase():
 
 
 def test_what_does_not_differ_is_computed_once():
-    program = placed(make_jaxpr(looped(lambda x: x * lax.exp(lax.sin(W))))(X))
+    program = lower_xmaps(make_jaxpr(looped(lambda x: x * lax.exp(lax.sin(W))))(X))
     scan, = [e for e in walk(program) if e.primitive is prims.scan_p]
     assert not any(e.primitive is prims.exp_p for e in walk(scan.params["jaxpr"]))
 
@@ -89,7 +89,7 @@ def test_a_sum_of_products_of_each_position_is_one_product(order):
 
     a, b = X, np.arange(24, dtype=np.float32).reshape(8, 3)
     program = make_jaxpr(f)(a, b)
-    found = contracted(program)
+    found = contract_sums(program)
     check(found)
     assert not any(e.primitive is prims.reduce_sum_p for e in found.eqns)
     np.testing.assert_allclose(evaluate(found, a, b), evaluate(program, a, b), rtol=1e-6)
@@ -101,15 +101,15 @@ def test_products_that_are_read_otherwise_stay():
         return lax.reduce_sum(c, (0,)), c
 
     program = make_jaxpr(f)(X, X)
-    assert contracted(program) is program
+    assert contract_sums(program) is program
     program = make_jaxpr(lambda a, b: lax.reduce_sum(lax.dot_general(a, b, (((), ()), ((0,), (0,)))), (0, 1)))(X, X)
-    assert contracted(program) is program
+    assert contract_sums(program) is program
 
 
 def test_the_gradient_in_what_positions_share_is_one_product():
     f = xmap(lambda x, w: lax.psum(lax.sin(lax.dot(x, w)).sum(), "b"), ({0: "b"}, {}), {})
     w = np.ones((4, 3), np.float32)
-    program = placed(make_jaxpr(grad(f, 1))(X, w))
+    program = lower_xmaps(make_jaxpr(grad(f, 1))(X, w))
     assert not any(v.aval.shape == (8, 4, 3) for e in walk(program) for v in e.outvars)
 
 
@@ -120,7 +120,7 @@ def stacked(f):
         return y, back(ct)
 
     program = make_jaxpr(both)(X, np.ones(f(X).shape, np.float32))
-    written = placed(program)
+    written = lower_xmaps(program)
     check(written)
     for a, b in zip(evaluate(written, X, X + 1), evaluate(program, X, X + 1), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
@@ -143,5 +143,5 @@ def test_what_a_checkpoint_hands_on_is_not_kept_once_more():
 
 
 def test_one_place_in_each_turn_is_no_axis():
-    scan, = [e for e in walk(placed(make_jaxpr(looped(lambda x: lax.sin(x), turns=8))(X))) if e.primitive is prims.scan_p]
+    scan, = [e for e in walk(lower_xmaps(make_jaxpr(looped(lambda x: lax.sin(x), turns=8))(X))) if e.primitive is prims.scan_p]
     assert [v.aval.shape for v in scan.invars] == [(8, 4)]

@@ -1,4 +1,4 @@
-"""`xmap` over a mesh, in the view of a device: programs that `placed` writes mean what the named ones do. On NumPy."""
+"""`xmap` over a mesh, in the view of a device: programs that `lower_xmaps` writes mean what the named ones do. On NumPy."""
 from __future__ import annotations
 
 import numpy as np
@@ -9,11 +9,11 @@ from lamina_ir import check, evaluate, prims, walk
 from lamina_tracing import lax, make_jaxpr
 
 from lamina_parallel import Mesh, pmap, xmap
-from lamina_parallel.extend import placed
-from lamina_parallel.testing import made_up_devices
+from lamina_parallel.extend import lower_xmaps
+from lamina_parallel.testing import fake_devices
 
 X = np.arange(32, dtype=np.float32).reshape(4, 8)
-DEVICES = np.reshape(made_up_devices(8), (2, 4))
+DEVICES = np.reshape(fake_devices(8), (2, 4))
 
 
 def ident(v):
@@ -23,7 +23,7 @@ def ident(v):
 def on_mesh(f, *args):
     """The results of the program in the view of a device, and it."""
     with Mesh(DEVICES, ("x", "y")):
-        program = placed(make_jaxpr(f)(*args))
+        program = lower_xmaps(make_jaxpr(f)(*args))
     check(program)
     assert not any(e.primitive is prims.xmap_p for e in walk(program))
     return evaluate(program, *args), program

@@ -9,8 +9,8 @@ from lamina_ir import check, evaluate, prims, walk
 from lamina_tracing import jit, lax, make_jaxpr
 
 from lamina_parallel import Mesh, SerialLoop, xmap
-from lamina_parallel.extend import placed
-from lamina_parallel.testing import made_up_devices
+from lamina_parallel.extend import lower_xmaps
+from lamina_parallel.testing import fake_devices
 
 N, M = 12, 9
 IDS = np.random.default_rng(0).integers(-1, M + 1, (N, 4)).astype(np.int32)  # some at the ends, where reads are clamped
@@ -37,8 +37,8 @@ def test_tables_that_are_looked_up(read, resources):
         return lambda w: lax.reduce_sum(lax.integer_pow(f(IDS, w), 2), (0, 1))
 
     want = grad(loss(vmap(read, (0, None))))(TABLE)
-    with Mesh(np.array(made_up_devices(2)), ("x",)):
-        program = placed(make_jaxpr(grad(loss(xmap(read, ({0: "b"}, {}), {0: "b"}, axis_resources=resources))))(TABLE))
+    with Mesh(np.array(fake_devices(2)), ("x",)):
+        program = lower_xmaps(make_jaxpr(grad(loss(xmap(read, ({0: "b"}, {}), {0: "b"}, axis_resources=resources))))(TABLE))
     check(program)
     assert np.array_equal(evaluate(program, TABLE)[0], want)
     if read is not read_only_by_some:
@@ -51,7 +51,7 @@ def test_tables_that_are_looked_up(read, resources):
 def test_each_position_has_its_own_of_all(f):
     named = xmap(lambda v: f(v), {0: "b"}, {0: "b"})
     plain = vmap(f, axis_name="b")
-    program = placed(make_jaxpr(grad(lambda v: lax.reduce_sum(lax.integer_pow(named(v), 2), (0, 1))))(X))
+    program = lower_xmaps(make_jaxpr(grad(lambda v: lax.reduce_sum(lax.integer_pow(named(v), 2), (0, 1))))(X))
     assert np.array_equal(evaluate(program, X)[0], jit(grad(lambda v: lax.reduce_sum(lax.integer_pow(plain(v), 2), (0, 1))))(X))
     assert max([v.aval.size for e in walk(program) for v in e.outvars]) < N * N * 4
 
@@ -65,7 +65,7 @@ def test_what_is_written_over_or_is_not_zeros_stays():
     out, rows = xmap(over, ({0: "b"}, {0: "b"}), ({}, {0: "b"}))(i, X[:, 0])
     want = np.ones((N, N), np.float32)
     want[np.arange(N), i] = X[:, 0]
-    program = placed(make_jaxpr(xmap(over, ({0: "b"}, {0: "b"}), ({}, {0: "b"})))(i, X[:, 0]))
+    program = lower_xmaps(make_jaxpr(xmap(over, ({0: "b"}, {0: "b"}), ({}, {0: "b"})))(i, X[:, 0]))
     found = evaluate(program, i, X[:, 0])
     assert np.array_equal(found[0], want.sum(0)) and np.array_equal(found[1], want)
     assert np.array_equal(out, want.sum(0)) and np.array_equal(rows, want)
@@ -74,7 +74,7 @@ def test_what_is_written_over_or_is_not_zeros_stays():
         y = lax.dynamic_update_slice(lax.full((N,), 0.0, np.float32), lax.reshape(v, (1,)), (i,))
         return lax.psum(y, "b"), y
 
-    program = placed(make_jaxpr(xmap(twice, ({0: "b"}, {0: "b"}), ({}, {0: "b"})))(i, X[:, 0]))
+    program = lower_xmaps(make_jaxpr(xmap(twice, ({0: "b"}, {0: "b"}), ({}, {0: "b"})))(i, X[:, 0]))
     want[want == 1] = 0
     want[np.arange(N), i] = X[:, 0]
     found = evaluate(program, i, X[:, 0])

@@ -5,7 +5,7 @@ import pytest
 from lamina_autodiff import grad
 from lamina_batching import vmap
 from lamina_ir import ShapeError, config
-from lamina_random import _lanes
+from lamina_random import _per_key_draws
 from lamina_random._normal import unit_of
 from lamina_tracing import lax
 
@@ -75,12 +75,12 @@ def test_each_key_draws_as_it_does_alone():
 def test_a_lane_draws_as_its_key_does(part):
     with config.threefry_partitionable(part):
         keys = random.split(KEY, 5)
-        lanes = _lanes.lane_keys(KEY, (5,), part)
+        lanes = _per_key_draws.lane_keys(KEY, (5,), part)
         for count in (2, 3):
-            np.testing.assert_array_equal(np.moveaxis(np.asarray(_lanes.lane_split(lanes, count, part)), 1, 2),
+            np.testing.assert_array_equal(np.moveaxis(np.asarray(_per_key_draws.lane_split(lanes, count, part)), 1, 2),
                                           np.stack([np.asarray(random.split(k, count)) for k in keys], 1))
         for dtype in ("float16", "float32", "bfloat16"):
-            bits = _lanes.lane_bits(lanes, np.dtype(dtype), part)
+            bits = _per_key_draws.lane_bits(lanes, np.dtype(dtype), part)
             wanted = [np.asarray(random.uniform(k, (), dtype)) for k in keys]
             np.testing.assert_array_equal(np.asarray(unit_of(bits, np.dtype(dtype))), np.stack(wanted))
 
@@ -89,7 +89,7 @@ def test_a_lane_draws_as_its_key_does(part):
 def test_keys_in_rows_give_lanes_in_rows(part):
     with config.threefry_partitionable(part):
         keys = random.split(KEY, 3)
-        rows = _lanes.lane_keys(keys, (3, 2, 2), part)
+        rows = _per_key_draws.lane_keys(keys, (3, 2, 2), part)
         np.testing.assert_array_equal(np.moveaxis(np.asarray(rows), 0, -1), [random.split(k, (2, 2)) for k in keys])
 
 
@@ -99,12 +99,12 @@ def test_lanes_go_on_as_typed_keys_do(part, dtype):
     with config.threefry_partitionable(part):
         dtype, none = np.dtype(dtype), np.zeros(4, bool)
         again = np.array([True, False, True, False])
-        words, u = _lanes.begin(KEY, (4,), dtype, part)
-        typed, v = _lanes.begin(random.wrap_key_data(KEY), (4,), dtype, part)
+        words, u = _per_key_draws.begin(KEY, (4,), dtype, part)
+        typed, v = _per_key_draws.begin(random.wrap_key_data(KEY), (4,), dtype, part)
         np.testing.assert_array_equal(u, v)
         for which in (none, again, ~again, none):
-            words, *numbers = _lanes.following(words, which, none, dtype, part)
-            typed, *wanted = _lanes.following(typed, which, none, dtype, part)
+            words, *numbers = _per_key_draws.following(words, which, none, dtype, part)
+            typed, *wanted = _per_key_draws.following(typed, which, none, dtype, part)
             np.testing.assert_array_equal(numbers, wanted)
 
 

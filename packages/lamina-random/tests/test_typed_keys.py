@@ -20,7 +20,7 @@ def same(typed, words):
 
 def test_a_typed_key_is_one_element():
     aval = typeof(KEY)
-    assert aval.long() == "key<fry>[]" and dtypes.issubdtype(KEY.dtype, dtypes.prng_key)
+    assert aval.str_long() == "key<fry>[]" and dtypes.issubdtype(KEY.dtype, dtypes.prng_key)
     assert random.split(KEY, (2, 3)).shape == (2, 3) and random.key_impl(KEY) == "threefry2x32"
     same(KEY, WORDS)
     same(random.wrap_key_data(WORDS), WORDS)

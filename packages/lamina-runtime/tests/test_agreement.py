@@ -1,4 +1,4 @@
-"""Processes compare what they launch. Here they are threads with sockets between them; `tests/devices` has real ones."""
+"""Processes compare what they launch. Here they are threads with sockets between them; `tests/multi_process` has real ones."""
 import os
 import random
 import socket
@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from lamina_ir import config
-from lamina_runtime import agreement, circles, peers, together
-from lamina_runtime.agreement import Agreement, exchange_rounds
+from lamina_runtime._distributed import deadlock_detection, launch_agreement, peer_sockets
+from lamina_runtime._launch import multi_process
+from lamina_runtime._distributed.launch_agreement import Agreement, exchange_rounds
 
 
 class Program:
@@ -18,7 +19,7 @@ class Program:
     call = "pmap"
 
     def __init__(self, name, processes):
-        self.name, self.processes, self.pact = name, tuple(processes), None
+        self.name, self.processes, self.launch_group = name, tuple(processes), None
 
 
 def digest(program):
@@ -34,7 +35,7 @@ def describe(program):
 class System:
     def __init__(self, n, mode="every", keys=None):
         addresses = {}
-        self.all = [Agreement(peers.PeerSockets(r, "127.0.0.1", (keys or {}).get(r, b"key"),
+        self.all = [Agreement(peer_sockets.PeerSockets(r, "127.0.0.1", (keys or {}).get(r, b"key"),
                                                 lambda text, r=r: addresses.update({r: text}), lambda r: addresses[r]),
                               mode, raise_if_lost=self.raise_if_lost, digest=digest, describe=describe,
                               has_runnable_thread=lambda waiting, r=r: not self.threads[r] <= {*waiting})
@@ -215,14 +216,14 @@ def test_which_threads_may_come():
     time.sleep(0.1)
     workers = [*pool._threads]
     others = dict.fromkeys([t.ident for t in threading.enumerate() if t not in (waits, naps, joins, *workers)])
-    assert circles.has_runnable_thread(others)  # a wait that ends by itself
-    assert not circles.has_runnable_thread({**others, naps.ident: None})
-    assert circles.has_runnable_thread({**others, naps.ident: lock})
+    assert deadlock_detection.has_runnable_thread(others)  # a wait that ends by itself
+    assert not deadlock_detection.has_runnable_thread({**others, naps.ident: None})
+    assert deadlock_detection.has_runnable_thread({**others, naps.ident: lock})
     with lock:
-        assert not circles.has_runnable_thread({**others, naps.ident: lock})
+        assert not deadlock_detection.has_runnable_thread({**others, naps.ident: lock})
     pool.submit(gate.wait, 60)
     time.sleep(0.1)
-    assert circles.has_runnable_thread({**others, naps.ident: None})
+    assert deadlock_detection.has_runnable_thread({**others, naps.ident: None})
     gate.set()
     pool.shutdown()
 
@@ -231,8 +232,8 @@ def test_which_threads_may_come():
 def test_drawn_scripts(system, monkeypatch, seed):
     """Launches over drawn parts in one order raise nothing, however late some come and however often is asked; a ring of
     them raises in all, and the next launch works."""
-    monkeypatch.setattr(agreement, "_FIRST_SEARCH", 0.01)
-    monkeypatch.setattr(agreement, "_MAX_SEARCH_PAUSE", 0.04)
+    monkeypatch.setattr(launch_agreement, "_FIRST_SEARCH", 0.01)
+    monkeypatch.setattr(launch_agreement, "_MAX_SEARCH_PAUSE", 0.04)
     draw = random.Random(seed)
     n = draw.choice((3, 4))
     order = [(draw.choice("abc"), tuple(sorted(draw.sample(range(n), draw.choice((2, 2, 3)))))) for _ in range(12)]
@@ -368,8 +369,8 @@ def test_garbage_at_the_doors(system):
 @pytest.mark.parametrize("near", [True, False])
 def test_peers_of_one_machine_are_near(system, monkeypatch, near):
     if not near:
-        monkeypatch.setattr(peers, "_connect_unix", lambda name, seconds: None)  # as where they are on two
-    elif not peers._UNIX_PREFIX:
+        monkeypatch.setattr(peer_sockets, "_connect_unix", lambda name, seconds: None)  # as where they are on two
+    elif not peer_sockets._UNIX_PREFIX:
         pytest.skip("Linux")
     s = system(2)
     assert kinds(s.run("ab", "ab")) == [["ok"] * 2] * 2
@@ -378,17 +379,17 @@ def test_peers_of_one_machine_are_near(system, monkeypatch, near):
 
 
 def test_who_asks_in_vain_asks_seldom():
-    peer, asked = peers.Peer(1), []
+    peer, asked = peer_sockets.Peer(1), []
 
     def recv(size, flags=0):
         asked.append(flags)
         if flags and not there:
             raise BlockingIOError
-        return bytes(peers.TOKEN_BYTES)
+        return bytes(peer_sockets.TOKEN_BYTES)
     peer.recv, there = recv, False
     for _ in range(1000):
-        assert peer.receive_token() == bytes(peers.TOKEN_BYTES)
-    assert asked.count(0) == 1000 and asked.count(socket.MSG_DONTWAIT) < 40 * peers._POLLS
+        assert peer.receive_token() == bytes(peer_sockets.TOKEN_BYTES)
+    assert asked.count(0) == 1000 and asked.count(socket.MSG_DONTWAIT) < 40 * peer_sockets._POLLS
     there = True
     for _ in range(40):
         peer.receive_token()
@@ -422,7 +423,7 @@ def test_settings():
 
 
 def test_the_setting_is_chosen_before(monkeypatch):
-    monkeypatch.setattr(together, "joined", ["a session"])
+    monkeypatch.setattr(multi_process, "active_sessions", ["a session"])
     with pytest.raises(RuntimeError, match="before distributed.initialize"):
         config.update("agreement", "first")
     assert config.read("agreement") == "every"

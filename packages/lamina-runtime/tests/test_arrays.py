@@ -6,8 +6,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from lamina_ir import ExecutionError
-from lamina_runtime import _jaxlib, arrays, backends, device_put, device_put_sharded, devices
-from lamina_runtime.shardings import replicated
+from lamina_runtime import _jaxlib, device_put, device_put_sharded, devices
+from lamina_runtime._array import arrays
+from lamina_runtime._backend import backends
+from lamina_runtime._sharding.shardings import replicated_sharding
 from lamina_tracing import jit, lax
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -103,7 +105,7 @@ def test_copies_are_separate():
 
 def test_pickles_keep_the_placement_of_what_was_put_somewhere(monkeypatch):
     x = mapped()
-    on_two = replicated(tuple(devices()[:2]))
+    on_two = replicated_sharding(tuple(devices()[:2]))
     for y in (x, lax.rev(x, (0,)), device_put(X, devices()[3]), device_put(X, on_two), jit(lambda: 2.0)()):
         again = pickle.loads(pickle.dumps(y))
         assert again.sharding == y.sharding and again.committed == y.committed and again.aval == y.aval

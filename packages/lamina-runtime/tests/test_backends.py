@@ -5,7 +5,9 @@ import types
 
 import lamina_runtime as rt
 import pytest
-from lamina_runtime import _gpu, _jaxlib, backends
+from lamina_runtime._jaxlib import cuda_plugin
+from lamina_runtime import _jaxlib
+from lamina_runtime._backend import backends
 
 
 def python(code, **more):
@@ -23,7 +25,7 @@ def test_unknown_platform():
     with pytest.raises(RuntimeError, match="no platform 'vax'"):
         rt.devices("vax")
     with pytest.raises(TypeError, match="expected a device"):
-        backends.device_of(3)
+        backends.resolve_device(3)
 
 
 def test_option_sets_the_number_of_devices():
@@ -33,8 +35,9 @@ def test_option_sets_the_number_of_devices():
 
 
 def test_client_is_made_at_first_use():
-    done = python("import lamina_runtime as rt; from lamina_runtime import owner; print(len(owner.current.clients))\n"
-                  "rt.devices(); print(len(owner.current.clients))")
+    done = python("import lamina_runtime as rt; from lamina_runtime._backend import client_state\n"
+                  "print(len(client_state.current.clients))\n"
+                  "rt.devices(); print(len(client_state.current.clients))")
     assert done.stdout.split() == ["0", "1"], done.stderr
 
 
@@ -108,7 +111,7 @@ def test_every_kernel_and_type_of_the_plugin_is_registered(monkeypatch):
         register_custom_type=lambda name, kind, platform: made.append((platform, name, kind)),
         register_custom_call_target=lambda name, fn, platform, api_version: made.append((platform, name, fn)))
     monkeypatch.setattr(_jaxlib, "xc", fake)
-    _gpu._register(13, object())
+    cuda_plugin._register(13, object())
     assert [m for m in made if m[1] in ("Plan", "staged", "plain")] == [
         ("CUDA", "Plan", {"type_id": 1, "type_info": 2}), ("CUDA", "staged", {"instantiate": 1, "execute": 2}),
         ("CUDA", "plain", 3)]
@@ -143,7 +146,7 @@ def test_calls_made_before_a_reset_run_on_the_new_client():
 import numpy as np
 import lamina_runtime as rt
 from lamina_parallel import pmap
-from lamina_runtime import backends
+from lamina_runtime._backend import backends
 from lamina_tracing import jit, lax
 x = np.ones(4, np.float32)
 f, g = pmap(lambda v: lax.psum(v, "i"), axis_name="i"), jit(lambda v: lax.sin(v))

@@ -7,7 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from lamina_parallel import pmap
-from lamina_runtime import cache_stats, compiling, devices, dispatch, evaluator
+from lamina_runtime import cache_stats, devices
+from lamina_runtime._compile import executable_cache
+from lamina_runtime._dispatch import eager, jit_call
 from lamina_tracing import jit, lax, pure_callback
 
 
@@ -18,13 +20,13 @@ def alive():
 
 @pytest.fixture
 def few(monkeypatch):
-    compiling.clear_memory()
-    monkeypatch.setattr(compiling, "MOST_PROGRAMS", 8)
+    executable_cache.clear_memory()
+    monkeypatch.setattr(executable_cache, "MAX_PROGRAMS", 8)
 
 
 def test_jaxlibs_call_caches_are_bounded_alike():
-    for cache in (dispatch._cache, evaluator._cache):
-        assert cache.capacity() == compiling.MOST_PROGRAMS == 1024
+    for cache in (jit_call._cache, eager._cache):
+        assert cache.capacity() == executable_cache.MAX_PROGRAMS == 1024
 
 
 def test_shapes_of_one_function(few):
@@ -32,7 +34,7 @@ def test_shapes_of_one_function(few):
     before = alive()
     for n in range(1, 41):
         assert f(np.zeros(n, np.float32)).shape == (n,)
-    assert compiling.resident()[0] == 8
+    assert executable_cache.memory_usage()[0] == 8
     f._clear_cache()  # what jaxlib holds is bounded by its own number
     assert alive() - before <= 8
     assert f(np.zeros(3, np.float32)).tolist() == [0.5] * 3  # one that went comes back
@@ -43,8 +45,8 @@ def test_shapes_of_eager_ops(few):
     before = alive()
     for n in range(1, 41):
         assert lax.atan2(lax.full((n,), 0.0), lax.full((n,), 1.0)).shape == (n,)
-    assert compiling.resident()[0] == 8
-    evaluator._cache.clear()
+    assert executable_cache.memory_usage()[0] == 8
+    eager._cache.clear()
     assert alive() - before <= 8
 
 
@@ -53,32 +55,32 @@ def test_shapes_of_a_mapped_function(few):
     before = alive()
     for n in range(1, 21):
         f(np.zeros((2, n), np.float32))
-    assert compiling.resident()[0] == 8
-    dispatch._cache.clear()
+    assert executable_cache.memory_usage()[0] == 8
+    jit_call._cache.clear()
     assert alive() - before <= 8
 
 
 @pytest.mark.slow
 def test_large_programs_go_sooner_and_from_every_cache(monkeypatch):
-    compiling.clear_memory()
-    monkeypatch.setattr(compiling, "MOST_BYTES", 1_000_000)
+    executable_cache.clear_memory()
+    monkeypatch.setattr(executable_cache, "MAX_BYTES", 1_000_000)
     f = jit(lambda x: lax.add(lax.sin(x), 0.75))
     before = alive()
     for n in range(1, 41):
         f(np.zeros(n, np.float32))
-        count, size = compiling.resident()
+        count, size = executable_cache.memory_usage()
         assert size <= 1_000_000 and count <= 16
     assert alive() - before <= 16
 
 
 def test_programs_go_with_their_function():
-    compiling.clear_memory()
+    executable_cache.clear_memory()
     f = jit(lambda x: lax.add(lax.sin(x), 0.875))
     before = alive()
     for n in range(1, 6):
         f(np.zeros(n, np.float32))
     assert alive() == before + 5
-    compiling.clear_memory()
+    executable_cache.clear_memory()
     f.clear_cache()
     del f
     assert alive() == before
@@ -95,10 +97,10 @@ def test_what_a_host_function_closes_over_goes_with_its_program():
         assert float(out) == 2
         return weakref.ref(model)
 
-    before = compiling.resident()
+    before = executable_cache.memory_usage()
     model = use()
     gc.collect()
-    assert model() is None and compiling.resident() == before
+    assert model() is None and executable_cache.memory_usage() == before
 
 
 def test_a_mapped_function_that_calls_itself_by_name_goes():
@@ -128,7 +130,7 @@ def together(work, threads=16):
 
 
 def test_threads_that_want_the_same_program_wait_for_one():
-    compiling.clear_memory()
+    executable_cache.clear_memory()
     x = np.zeros(7, np.float32)
     shared = jit(lambda x: lax.add(lax.cos(x), 0.0625))
     assert together(lambda i: float(shared(x)[0])) == [1.0625] * 16
@@ -136,14 +138,14 @@ def test_threads_that_want_the_same_program_wait_for_one():
     stats = cache_stats()
     fresh = [stats.misses + stats.disk_hits]
     assert fresh[0] <= 4  # the two programs, and reading one element of each
-    assert not compiling._being_made
+    assert not executable_cache._compile_locks
 
 
 @pytest.mark.slow
 def test_programs_leave_while_threads_call(monkeypatch):
-    compiling.clear_memory()
-    monkeypatch.setattr(compiling, "MOST_PROGRAMS", 2)
-    monkeypatch.setattr(compiling, "MOST_BYTES", 200_000)
+    executable_cache.clear_memory()
+    monkeypatch.setattr(executable_cache, "MAX_PROGRAMS", 2)
+    monkeypatch.setattr(executable_cache, "MAX_BYTES", 200_000)
     functions = [jit(lambda x, k=float(k): lax.add(lax.sin(x), k)) for k in range(6)]
 
     def work(i):
@@ -156,4 +158,4 @@ def test_programs_leave_while_threads_call(monkeypatch):
         return all(found)
 
     assert together(work) == [True] * 16
-    assert compiling.resident()[0] <= 2 and not compiling._being_made
+    assert executable_cache.memory_usage()[0] <= 2 and not executable_cache._compile_locks

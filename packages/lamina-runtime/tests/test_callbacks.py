@@ -302,9 +302,10 @@ def test_what_is_no_array_is_handed_on(capsys):
 
 
 def test_a_callback_in_a_program_split_over_devices():
-    from lamina_runtime import devices, shardings
+    from lamina_runtime import devices
+    from lamina_runtime._sharding import shardings
     x = np.arange(8, dtype="float32")
-    split = shardings.mapped(tuple(devices()), 1, ((0, 8),), 1)
+    split = shardings.mapped_sharding(tuple(devices()), 1, ((0, 8),), 1)
     y = device_put(x, split)
     np.testing.assert_allclose(jit(lambda v: host_sin(v * 2) + 1)(y), np.sin(x * 2) + 1, rtol=1e-6)
 

@@ -10,9 +10,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from lamina_ir import CallbackError, DTypeError, ShapeDtypeStruct, ShapeError, trees
-from lamina_runtime import device_put, devices, kept_files, kept_trees, transfer_guard
+from lamina_runtime import device_put, devices, transfer_guard
+from lamina_runtime._checkpoint import storage, tree_metadata
 from lamina_runtime.checkpointing import CheckpointError, latest, load, save, steps
-from lamina_runtime.shardings import mapped, replicated
+from lamina_runtime._sharding.shardings import mapped_sharding, replicated_sharding
 from lamina_tracing import enable_x64, jit, lax, pure_callback
 
 Point = collections.namedtuple("Point", "x y")
@@ -81,7 +82,8 @@ def test_structures(tmp_path):
 def test_other_nodes_come_back_by_like_alone(tmp_path):
     tree = {"p": Point(1, [np.arange(2)]), "q": Pair(2, 3), "d": collections.defaultdict(list, a=4)}
     save(tmp_path, tree)
-    with pytest.raises(ValueError, match=r"load: the checkpoint holds a defaultdict at tree\['d'\], which cannot .* pass like="):
+    with pytest.raises(ValueError,
+                       match=r"load: the checkpoint holds a defaultdict at tree\['d'\], which cannot .* pass like="):
         load(tmp_path)
     found = load(tmp_path, like={"p": Point(0, np.ndarray), "q": Pair(0, 0), "d": collections.defaultdict(list, a=0)})
     assert found["p"].x == 1 and same(found["p"].y[0], np.arange(2)) and found["q"].b == 3 and found["d"]["a"] == 4
@@ -127,13 +129,14 @@ def test_children_of_registered_classes_are_not_mixed_up(tmp_path):
 
 def places(ndim=2):
     d = tuple(devices())
-    return {"one": d[3], "rows": mapped(d, ndim, ((0, 8),)), "columns": mapped(d[::-1], ndim, ((1, 8),)),
-            "copies": replicated(d[:4]), "both": mapped(d, ndim, ((0, 2), (1, 4))), "some": mapped(d[2:4], ndim, ((0, 2),), 1),
-            "twice": mapped(d, ndim, ((1, 4),), 2)}
+    return {"one": d[3], "rows": mapped_sharding(d, ndim, ((0, 8),)), "columns": mapped_sharding(d[::-1], ndim, ((1, 8),)),
+            "copies": replicated_sharding(d[:4]), "both": mapped_sharding(d, ndim, ((0, 2), (1, 4))),
+            "some": mapped_sharding(d[2:4], ndim, ((0, 2),), 1),
+            "twice": mapped_sharding(d, ndim, ((1, 4),), 2)}
 
 
 def test_every_placement_is_loaded_into_every_other(tmp_path, monkeypatch):
-    monkeypatch.setattr(kept_files.tiles_of, "__defaults__", (1000,))
+    monkeypatch.setattr(storage.split_into_tiles, "__defaults__", (1000,))
     x = np.random.default_rng(0).normal(size=(32, 24)).astype(np.float32)
     save(tmp_path, {k: device_put(x, p) for k, p in places().items()})
     for p in places().values():
@@ -141,7 +144,8 @@ def test_every_placement_is_loaded_into_every_other(tmp_path, monkeypatch):
             assert same(y, x)
             assert y.sharding == device_put(x, p).sharding and y._committed
             assert same(jit(lambda a: lax.add(a, a), donate_argnums=0)(y), 2 * x) and y.is_deleted()
-    like = {k: ShapeDtypeStruct((32, 24), "float32", sharding=mapped(tuple(devices()), 2, ((0, 8),))) for k in places()}
+    like = {k: ShapeDtypeStruct((32, 24), "float32", sharding=mapped_sharding(tuple(devices()), 2, ((0, 8),)))
+            for k in places()}
     assert all(y.sharding == s.sharding for y, s in zip(load(tmp_path, like).values(), like.values()))
     there = device_put(x, places()["columns"])
     found = load(tmp_path, dict.fromkeys(places(), there))
@@ -153,12 +157,12 @@ def test_every_placement_is_loaded_into_every_other(tmp_path, monkeypatch):
 @pytest.mark.parametrize("dim", [0, 1])
 def test_only_what_is_needed_is_read(tmp_path, monkeypatch, dim):
     x = np.arange(1 << 20, dtype=np.float32).reshape(1024, 1024)
-    monkeypatch.setattr(kept_files.tiles_of, "__defaults__", (1 << 16,))
-    save(tmp_path, device_put(x, mapped(tuple(devices()), 2, ((0, 8),))))
-    folder = kept_files.Folder(str(tmp_path))
-    reader = kept_files.Reader("load", folder, folder.read("load", 0)[0])
+    monkeypatch.setattr(storage.split_into_tiles, "__defaults__", (1 << 16,))
+    save(tmp_path, device_put(x, mapped_sharding(tuple(devices()), 2, ((0, 8),))))
+    folder = storage.CheckpointFolder(str(tmp_path))
+    reader = storage.Reader("load", folder, folder.read("load", 0)[0])
     start, shape = ((256, 0), (128, 1024)) if dim == 0 else ((0, 256), (1024, 128))
-    needed = [t for t in reader.tiles[0] if kept_files.overlap(start, shape, t)]
+    needed = [t for t in reader.tiles[0] if storage.find_overlap(start, shape, t)]
     assert sum(t.length for t in needed) < 1.01 * x.nbytes / 8
     assert sum(np.prod(t.shape) for t in reader.tiles[0]) == x.size
 
@@ -166,7 +170,7 @@ def test_only_what_is_needed_is_read(tmp_path, monkeypatch, dim):
 def test_what_several_devices_hold_is_written_once(tmp_path):
     x = np.zeros((64, 1000), np.float32)
     d = tuple(devices())
-    save(tmp_path, {"a": device_put(x, replicated(d)), "b": device_put(x, mapped(d, 2, ((0, 2),), 4))})
+    save(tmp_path, {"a": device_put(x, replicated_sharding(d)), "b": device_put(x, mapped_sharding(d, 2, ((0, 2),), 4))})
     [pieces] = [p for p in tmp_path.iterdir() if p.is_dir()]
     assert (pieces / "0.npys").stat().st_size < 2.01 * x.nbytes
 
@@ -225,7 +229,7 @@ def test_numbers_keep_and_steps(tmp_path):
         load(folder, step=4)
     with pytest.raises(FileNotFoundError, match="which does not exist"):
         load(tmp_path / "nowhere")
-    lock = kept_files.Lock("save", str(folder))
+    lock = storage.FolderLock("save", str(folder))
     with pytest.raises(RuntimeError, match="another process or thread is saving"):
         save(folder, 1, 9)
     lock.close()
@@ -265,7 +269,7 @@ def test_a_program_that_failed_and_transfers_that_are_refused(tmp_path):
     y = device_put(np.ones(3, np.float32))
     with transfer_guard("disallow"):
         save(tmp_path, y)
-        assert same(load(tmp_path), y) and same(load(tmp_path, mapped(tuple(devices()[:3]), 1, ((0, 3),))), y)
+        assert same(load(tmp_path), y) and same(load(tmp_path, mapped_sharding(tuple(devices()[:3]), 1, ((0, 3),))), y)
 
 
 def test_values_that_are_not_there(tmp_path):
@@ -285,7 +289,8 @@ def test_values_that_are_not_there(tmp_path):
 LIKES = {
     "shape": (lambda t: {**t, "w": np.zeros((3, 2), np.float32)}, ShapeError, r"\['w'\] has shape \(2, 3\); like has \(3, 2\)"),
     "dtype": (lambda t: {**t, "w": np.zeros((2, 3), np.int32)}, DTypeError, r"tree\['w'\] has dtype float32; like has int32"),
-    "lacks": (lambda t: {"w": t["w"]}, ValueError, r"tree: compared with `like`, the checkpoint has the extra keys \['n', 'o'\]"),
+    "lacks": (lambda t: {"w": t["w"]}, ValueError,
+              r"tree: compared with `like`, the checkpoint has the extra keys \['n', 'o'\]"),
     "more": (lambda t: {**t, "v": 1}, ValueError, r"the checkpoint lacks the keys \['v'\]"),
     "number": (lambda t: {**t, "n": 1.0}, DTypeError, r"tree\['n'\] is a Python int; like has a Python float"),
     "number for array": (lambda t: {**t, "w": 1.0}, TypeError, r"\['w'\] is a float32 array of shape \(2, 3\); like must have"),
@@ -294,8 +299,10 @@ LIKES = {
     "length": (lambda t: {**t, "o": [1]}, ValueError, r"tree\['o'\] holds a list of 2 children; `like` has a list of 1"),
     "leaf for node": (lambda t: {**t, "o": 1}, ValueError, r"\['o'\] holds a list of 2 children; `like` has a int there"),
     "None": (lambda t: {**t, "o": None}, ValueError, r"tree\['o'\] holds a list of 2 children; `like` has None"),
-    "uneven": (lambda t: {**t, "w": mapped(tuple(devices()[:4]), 2, ((1, 4),))}, ValueError, r"tree\['w'\]: dimension 1 of"),
-    "rank": (lambda t: {**t, "w": mapped(tuple(devices()[:2]), 1, ((0, 2),))}, ValueError, r"load: tree\['w'\]: .* of 1 dim"),
+    "uneven": (lambda t: {**t, "w": mapped_sharding(tuple(devices()[:4]), 2, ((1, 4),))}, ValueError,
+               r"tree\['w'\]: dimension 1 of"),
+    "rank": (lambda t: {**t, "w": mapped_sharding(tuple(devices()[:2]), 1, ((0, 2),))}, ValueError,
+             r"load: tree\['w'\]: .* of 1 dim"),
 }
 
 
@@ -347,7 +354,7 @@ def test_what_a_failed_save_has_written_is_removed(tmp_path, monkeypatch):
     save(tmp_path, 1)
     def full(*args):
         raise OSError(28, "No space left on device")
-    monkeypatch.setattr(kept_files.Writer, "write", full)
+    monkeypatch.setattr(storage.Writer, "write", full)
     with pytest.raises(OSError, match="No space left"):
         save(tmp_path, {"a": np.arange(3)})
     assert load(tmp_path) == 1 and len(os.listdir(tmp_path)) == 3
@@ -356,14 +363,14 @@ def test_what_a_failed_save_has_written_is_removed(tmp_path, monkeypatch):
 def test_tiles_cover_a_block_once():
     for shape, size in (((1000, 3), 8), ((7, 11, 13), 4), ((1 << 13, 1 << 10), 4), ((), 4), ((5,), 1), ((3, 0), 4)):
         seen = np.zeros(shape, int)
-        for start, part in kept_files.tiles_of(shape, size, 1 << 10):
+        for start, part in storage.split_into_tiles(shape, size, 1 << 10):
             seen[tuple([slice(a, a + n) for a, n in zip(start, part)])] += 1
             assert np.prod(part) * size <= max(1 << 10, size)
         assert (seen == 1).all()
 
 
 def test_structures_in_words():
-    structure, leaves, places = kept_trees.written({"a": [1, Point(2, None)], "b": Pair(3, {})})
+    structure, leaves, places = tree_metadata.encode_tree({"a": [1, Point(2, None)], "b": Pair(3, {})})
     assert leaves == [1, 2, 3] and places == ["tree['a'][0]", "tree['a'][1].x", "tree['b'][<flat index 0>]"]
     assert json.loads(json.dumps(structure)) == structure
 
@@ -371,7 +378,8 @@ def test_structures_in_words():
 KILLED = """
 import os, random, signal, sys, time
 import numpy as np
-from lamina_runtime import checkpointing, kept_files
+from lamina_runtime import checkpointing
+from lamina_runtime._checkpoint import storage
 folder, seed = sys.argv[1], int(sys.argv[2])
 
 def state(step):

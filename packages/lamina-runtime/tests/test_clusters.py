@@ -6,7 +6,7 @@ import socket
 import sys
 
 import pytest
-from lamina_runtime import clusters
+from lamina_runtime._distributed import cluster_env
 
 SLURM = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "gpu[03-05,9],m1", "SLURM_STEP_NUM_NODES": "5",
          "SLURM_STEP_NUM_TASKS": "7", "SLURM_PROCID": "2", "SLURM_LOCALID": "0", "SLURM_STEP_TASKS_PER_NODE": "2(x2),1(x3)",
@@ -19,7 +19,7 @@ TORCHRUN = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE
 
 
 def find(env, *given, method=None):
-    found, line = clusters.detect(*(*given, None, None, None)[:3], method, env)
+    found, line = cluster_env.detect(*(*given, None, None, None)[:3], method, env)
     return found
 
 
@@ -32,7 +32,7 @@ def port(address):
 def test_arguments_come_first_then_variables():
     env = {"LAMINA_COORDINATOR_ADDRESS": "a:1", "JAX_COORDINATOR_ADDRESS": "b:2", "JAX_NUM_PROCESSES": "4",
            "LAMINA_PROCESS_ID": "3"}
-    found, line = clusters.detect("c:3", None, None, None, env)
+    found, line = cluster_env.detect("c:3", None, None, None, env)
     assert (found.address, found.count, found.rank, found.several_hosts) == ("c:3", 4, 3, None)
     assert "coordinator_address c:3 (argument)" in line and "num_processes 4 (environment: JAX_NUM_PROCESSES)" in line
     assert find(env).address == "a:1"
@@ -90,7 +90,8 @@ def test_mpi(env, method):
     assert (found.method, found.count, found.rank, found.local_rank, found.several_hosts) == (method, 2, 1, 1, False)
     assert found.address.startswith("127.0.0.1:") and port(found.address)
     far = {**env, "OMPI_COMM_WORLD_LOCAL_SIZE": "1", "MPI_LOCALNRANKS": "1"}
-    with pytest.raises(ValueError, match=f"coordinator_address is not given, .*{method} started this process and does not set it"):
+    with pytest.raises(ValueError,
+                       match=f"coordinator_address is not given, .*{method} started this process and does not set it"):
         find(far)
     found = find({**far, "LAMINA_COORDINATOR_ADDRESS": "far:5"})
     assert found.address == "far:5" and found.several_hosts and found.rank == 1
@@ -123,19 +124,20 @@ def test_one_launcher_is_asked():
 
 def test_own_gpus():
     def share(rank, count, text):
-        return clusters.share_gpus(rank, count, {"CUDA_VISIBLE_DEVICES": text})
+        return cluster_env.share_gpus(rank, count, {"CUDA_VISIBLE_DEVICES": text})
     assert share(1, 2, "0,1") == [1] and share(1, 2, "4,5,6,7") == [2, 3]
     assert share(1, 2, "3") is None  # shown its own already
     assert [share(0, 2, "0,1,2"), share(0, 1, "0,1"), share(None, 2, "0,1"), share(0, 2, "")] == [None] * 4
 
 
 def test_device_ids(monkeypatch):
-    assert clusters.normalize_device_ids(3) == [3] and clusters.normalize_device_ids((0, 2)) == [0, 2] and clusters.normalize_device_ids(None) is None
+    assert (cluster_env.normalize_device_ids(3) == [3] and cluster_env.normalize_device_ids((0, 2)) == [0, 2]
+            and cluster_env.normalize_device_ids(None) is None)
     monkeypatch.setenv("LAMINA_LOCAL_DEVICE_IDS", "1,2")
-    assert clusters.normalize_device_ids(None) == [1, 2]
+    assert cluster_env.normalize_device_ids(None) == [1, 2]
     monkeypatch.setenv("LAMINA_LOCAL_DEVICE_IDS", "one")
     with pytest.raises(ValueError, match="LAMINA_LOCAL_DEVICE_IDS must be whole numbers"):
-        clusters.normalize_device_ids(None)
+        cluster_env.normalize_device_ids(None)
 
 
 FOUND = """

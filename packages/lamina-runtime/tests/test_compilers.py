@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 import lamina_runtime as runtime
 import numpy as np
 import pytest
-from lamina_ir import config, seams
+from lamina_ir import config, interfaces
 from lamina_lowering import lower
 from lamina_runtime import XLACompiler, compiler, set_compiler
 from lamina_tracing import jit, lax, make_jaxpr
@@ -75,8 +75,8 @@ def test_what_is_no_compiler_is_refused(wrong, lacks):
 
 
 def test_the_rooms_keep_to_the_published_types():
-    assert isinstance(runtime, seams.Runtime) and isinstance(compiler(), seams.Compiler)
-    assert isinstance(lower(make_jaxpr(lax.sin)(1.0)), seams.Lowered)
+    assert isinstance(runtime, interfaces.Runtime) and isinstance(compiler(), interfaces.Compiler)
+    assert isinstance(lower(make_jaxpr(lax.sin)(1.0)), interfaces.Lowered)
 
 
 def test_threads_that_compile_at_once_get_what_they_asked_for():

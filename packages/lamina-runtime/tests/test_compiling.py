@@ -8,7 +8,8 @@ import time
 import numpy as np
 import pytest
 from lamina_ir import config
-from lamina_runtime import cache_stats, clear_memory, compiling, disk_cache
+from lamina_runtime import cache_stats, clear_memory
+from lamina_runtime._compile import disk_cache, executable_cache
 from lamina_runtime import compilation_cache as cc
 from lamina_tracing import jit, lax
 
@@ -90,7 +91,7 @@ def test_a_folder_others_may_write_to_is_refused(tmp_path):
 
 def test_nothing_is_stored_when_the_cache_is_off(monkeypatch):
     with config.options["compilation_cache"](False):
-        assert disk_cache.path_of(b"", ()) is None
+        assert disk_cache.cache_path(b"", ()) is None
 
 
 def test_oldest_files_go_first(tmp_path):
@@ -191,7 +192,7 @@ def test_options_and_program_are_in_the_key(tmp_path):
 # --- what goes wrong on disk ------------------------------------------------------------------------------------------
 KILLED = """
 import os, signal
-from lamina_runtime import disk_cache
+from lamina_runtime._compile import disk_cache
 rename = os.replace
 def replace(*names):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -263,7 +264,7 @@ def test_the_size_of_the_folder_is_looked_at_once_per_so_many_bytes(tmp_path, mo
         name = f"{n % 256:02x}" + f"{n:062x}"
         assert disk_cache.store(str(tmp_path / name[:2] / name), bytes(1000))
     assert 600 * 1000 * 16 // 100_000 - 20 <= len(looks) <= 600 * 1000 * 16 // 100_000 + 1
-    assert sum(s.st_size for _, s in disk_cache.files(str(tmp_path))) <= 110_000 and sum(looks) > 400
+    assert sum(s.st_size for _, s in disk_cache.list_files(str(tmp_path))) <= 110_000 and sum(looks) > 400
 
 
 def test_a_process_stores_and_runs_its_own_programs_only(tmp_path):
@@ -307,9 +308,9 @@ def test_a_tilde_in_the_folder_is_the_home(tmp_path, variable):
 
 @pytest.mark.parametrize("held, read", [(0, 1), (1 << 20, 0)])
 def test_a_small_program_is_read_back_where_there_are_many(monkeypatch, held, read):
-    taken, load = [], compiling._deserialized
-    monkeypatch.setattr(compiling, "_READ_BACK_FROM", held)
-    monkeypatch.setattr(compiling, "_deserialized", lambda *args: taken.append(args) or load(*args))
+    taken, load = [], executable_cache._deserialize
+    monkeypatch.setattr(executable_cache, "_RELOAD_MIN_PROGRAMS", held)
+    monkeypatch.setattr(executable_cache, "_deserialize", lambda *args: taken.append(args) or load(*args))
     number = np.float32(time.time() % 1000)  # no stored program has it
     np.testing.assert_allclose(jit(lambda x: lax.sin(x) * number)(np.float32(0.5)), np.sin(np.float32(0.5)) * number, rtol=1e-6)
     assert len(taken) == read

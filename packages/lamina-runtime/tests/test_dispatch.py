@@ -10,7 +10,7 @@ import pytest
 from lamina_ir import ShapeDtypeStruct, StaticArgumentError, config, trees
 from lamina_runtime import clear_caches, default_device, device_put, device_put_sharded, devices
 from lamina_tracing import disable_jit, jit, lax, make_jaxpr, named_call
-from lamina_tracing.extend import translated
+from lamina_tracing.extend import translate_error
 
 X = np.arange(24, dtype=np.float32).reshape(8, 3)
 
@@ -224,10 +224,11 @@ def test_everything_can_be_forgotten():
 
 
 def test_large_results_of_small_programs_take_the_cheap_road():
-    from lamina_runtime.weights import effort
+    from lamina_runtime._compile.compile_effort import compile_effort
     small = jit(lambda x: lax.mul(lax.sin(x), 2.0)).trace(X).jaxpr
-    assert effort(small).cheap and not effort(jit(lambda x: [lax.sin(x) for _ in range(200)]).trace(X).jaxpr).cheap
-    assert not effort(jit(lambda x: lax.reduce_sum(x, (0,))).trace(np.ones((1000, 100), np.float32)).jaxpr).cheap
+    assert compile_effort(small).cheap and not compile_effort(jit(lambda x: [lax.sin(x)
+                                                                             for _ in range(200)]).trace(X).jaxpr).cheap
+    assert not compile_effort(jit(lambda x: lax.reduce_sum(x, (0,))).trace(np.ones((1000, 100), np.float32)).jaxpr).cheap
 
 
 def test_errors_of_static_arguments_in_our_words():
@@ -250,7 +251,7 @@ def test_errors_of_static_arguments_in_our_words():
     assert kind is StaticArgumentError and text.startswith("jit of `<lambda>`: a static argument is a traced int32[]")
     with pytest.raises(ValueError) as caught:  # nothing of ours is on the way: what is printed is translated
         f(1.0, m={}, n=1)
-    assert "static argument 'm' must be hashable; got dict: {}" in str(translated(caught.value))
+    assert "static argument 'm' must be hashable; got dict: {}" in str(translate_error(caught.value))
 
 
 def test_errors_of_dicts_with_keys_of_several_types_in_our_words():
@@ -271,7 +272,7 @@ def test_errors_of_dicts_with_keys_of_several_types_in_our_words():
     assert refused(lambda n: f(n, dict(mixed))).startswith("jit of `<lambda>`: a dict among the arguments")
     with pytest.raises(ValueError) as caught:  # nothing of ours is on the way: what is printed is translated
         f(mixed)
-    assert str(translated(caught.value)).endswith(f"the dict at args[0] {keys}")
+    assert str(translate_error(caught.value)).endswith(f"the dict at args[0] {keys}")
 
 
 def test_functions_that_cannot_be_weakly_referred_to_are_jitted():

@@ -4,7 +4,8 @@ import signal
 import socket
 
 import pytest
-from lamina_runtime import distributed, starting
+from lamina_runtime import distributed
+from lamina_runtime._distributed import spawn_coordinator
 
 PROGRAM = """
 import sys
@@ -12,14 +13,14 @@ import numpy as np
 import lamina_runtime as rt
 from lamina_ir import config
 from lamina_runtime import distributed
-from lamina_runtime.shardings import mapped
+from lamina_runtime._sharding.shardings import mapped_sharding
 from lamina_tracing import jit, lax
 from lamina_parallel import pmap, psum
 rank = int(sys.argv[2])
 config.update("num_cpu_devices", 2)
 distributed.initialize(sys.argv[1], 2, rank, initialization_timeout=60, heartbeat_timeout_seconds=20)
 assert (rt.device_count(), rt.local_device_count(), rt.process_count(), rt.process_index()) == (4, 2, 2, rank)
-x = rt.device_put(np.arange(12, dtype=np.float32).reshape(4, 3), mapped(tuple(rt.devices()), 2, ((0, 4),)))
+x = rt.device_put(np.arange(12, dtype=np.float32).reshape(4, 3), mapped_sharding(tuple(rt.devices()), 2, ((0, 4),)))
 assert len(x.addressable_shards) == 2 and "shape=(4, 3)" in repr(x)
 for _ in range(20):
     total = jit(lambda x: lax.reduce_sum(x, (0, 1)))(x)
@@ -52,13 +53,13 @@ import os, signal, socket, sys, threading, time
 import numpy as np
 import lamina_runtime as rt
 from lamina_ir import config
-from lamina_runtime import backends, distributed
-from lamina_runtime.shardings import mapped
+from lamina_runtime import distributed; from lamina_runtime._backend import backends
+from lamina_runtime._sharding.shardings import mapped_sharding
 from lamina_tracing import jit, lax
 address, count, rank = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 add = jit(lambda x: lax.reduce_sum(x, (0,)))
 def total(n):
-    x = rt.device_put(np.arange(n, dtype=np.float32), mapped(tuple(rt.devices()), 1, ((0, n),)))
+    x = rt.device_put(np.arange(n, dtype=np.float32), mapped_sharding(tuple(rt.devices()), 1, ((0, n),)))
     return float(add(x))
 def join(address=address, count=count, rank=rank, **more):
     distributed.initialize(address, count, rank, initialization_timeout=60, heartbeat_timeout_seconds=20, **more)
@@ -180,7 +181,7 @@ sys.exit(4)
 @pytest.mark.slow
 def test_the_end_of_the_coordinator_is_no_end_of_the_members(processes):
     """Started by hand, and killed. Each still has its own connections."""
-    address, child = starting.start_coordinator("127.0.0.1:0", b"of these tests", 60, detach=False)
+    address, child = spawn_coordinator.start_coordinator("127.0.0.1:0", b"of these tests", 60, detach=False)
     try:
         both = [processes.start(ALONE, address, 2, rank) for rank in (0, 1)]
         for p in both:

@@ -6,65 +6,65 @@ import numpy as np
 import pytest
 from lamina_ir.extend import Tiles
 from lamina_parallel import Mesh
-from lamina_parallel.testing import made_up_devices
-from lamina_runtime import drawings
-from lamina_runtime.plans import size_words
+from lamina_parallel.testing import fake_devices
+from lamina_runtime._sharding import drawing
+from lamina_runtime.plans import format_bytes
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.mark.parametrize("shape", [(8,), (4, 2), (2, 2, 2), (64,), (8, 8), (512,), (64, 4, 2)])
 def test_sheets_of_any_size_are_readable(shape):
-    devices = made_up_devices(int(np.prod(shape)))
+    devices = fake_devices(int(np.prod(shape)))
     n = len(devices)
     mesh = Mesh(np.array(devices, object).reshape(shape), tuple("xyz"[:len(shape)]))
     every = [("rows", "f32", (2 * n, 4), Tiles((n, 1))), ("cells", "f32", (n, 4), Tiles((n // 2, 2))),
              ("copies", "f32", (4,), Tiles((2,), n // 2)), ("whole", "f32", (), Tiles()),
              ("deep", "f32", (n, 2, 3), Tiles((n // 2, 2, 1)))]
-    drawn = [(name, kind, drawings.blocks(of, tiles, devices)) for name, kind, of, tiles in every]
-    text = drawings.sheet("a title", mesh, [("arguments", drawn), ("results", [])])
+    drawn = [(name, kind, drawing.block_holders(of, tiles, devices)) for name, kind, of, tiles in every]
+    text = drawing.draw_mesh_and_arrays("a title", mesh, [("arguments", drawn), ("results", [])])
     root = ElementTree.fromstring(text)
     wide, high = float(root.get("width")), float(root.get("height"))
     assert wide <= 1100 and high <= 3000 and len(text) < 1_000 * n + 50_000
     words = [t.text for t in root.iter(f"{SVG}text")]
     assert {"a title", "arguments", "rows", "cells", "copies", "whole", "deep"} <= {*words} and "results" not in words
     for block, held in drawn[2][2].items():
-        assert drawings.holders_words(held) in words and drawings.where(block) in words
+        assert drawing.format_holders(held) in words and drawing.format_block(block) in words
     colours = set(re.findall(r"hsl\([^)]*\)", text))
     assert len(colours) == n
 
 
 def test_each_device_holds_its_block():
-    devices = made_up_devices(4)
-    assert drawings.blocks((4, 6), Tiles((2, 2), 1, (3, 2, 1, 0)), devices) == {
+    devices = fake_devices(4)
+    assert drawing.block_holders((4, 6), Tiles((2, 2), 1, (3, 2, 1, 0)), devices) == {
         ((0, 2), (0, 3)): (devices[3],), ((0, 2), (3, 6)): (devices[2],), ((2, 4), (0, 3)): (devices[1],),
         ((2, 4), (3, 6)): (devices[0],)}
-    assert drawings.blocks((), Tiles(), devices) == {(): tuple(devices)}
+    assert drawing.block_holders((), Tiles(), devices) == {(): tuple(devices)}
 
 
 def test_tables_are_along_what_is_split():
-    blocks = drawings.blocks((4, 6, 8, 3), Tiles((2, 3, 2, 1)), made_up_devices(12))
-    found = drawings.tables(blocks)
+    blocks = drawing.block_holders((4, 6, 8, 3), Tiles((2, 3, 2, 1)), fake_devices(12))
+    found = drawing.block_tables(blocks)
     assert [(name, len(rows), len(rows[0])) for name, rows in found] == [("[0:2, :, :, 0:3]", 3, 2), ("[2:4, :, :, 0:3]", 3, 2)]
     assert [block for _, rows in found for row in rows for block in row] == list(blocks)
     for shape, counts, (down, across) in (((4,), (2,), (1, 2)), ((4, 2), (2, 1), (2, 1)), ((4, 2), (1, 2), (1, 2)),
                                           ((4, 2, 2), (4, 1, 2), (4, 2)), ((4, 2, 2), (4, 1, 1), (4, 1)), ((), (), (1, 1))):
-        (name, rows), = drawings.tables(drawings.blocks(shape, Tiles(counts), made_up_devices(int(np.prod(counts)))))
+        (name, rows), = drawing.block_tables(drawing.block_holders(shape, Tiles(counts), fake_devices(int(np.prod(counts)))))
         assert (name, len(rows), len(rows[0])) == ("", down, across)
 
 
 @pytest.mark.parametrize("ids, words", [
     ([0], "0"), ([0, 1, 2, 5], "0-2,5"), ([3, 2, 1], "3,2,1"), (range(512), "0-511"), (range(0, 64, 2), "0,2,4,...,62 (32)")])
 def test_numbers(ids, words):
-    assert drawings.numbers(list(ids)) == words
+    assert drawing.format_ids(list(ids)) == words
 
 
 def test_devices_of_several_processes():
-    assert drawings.device_words(made_up_devices(4, 2)) == "cpu:0,1 of process 0, cpu:2,3 of process 1"
-    assert drawings.device_words(made_up_devices(64, 32)).count("process") == 4
+    assert drawing.format_devices(fake_devices(4, 2)) == "cpu:0,1 of process 0, cpu:2,3 of process 1"
+    assert drawing.format_devices(fake_devices(64, 32)).count("process") == 4
 
 
 @pytest.mark.parametrize("n, words", [
     (0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1 << 30, "1 GiB"), (10 ** 18, "888.2 PiB")])
 def test_sizes(n, words):
-    assert size_words(n) == words
+    assert format_bytes(n) == words

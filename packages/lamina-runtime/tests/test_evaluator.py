@@ -2,15 +2,15 @@ import numpy as np
 import pytest
 from lamina_ir import ShapeError, prims
 from lamina_runtime import Array, device_put
-from lamina_runtime.evaluator import XlaEvaluator
-from lamina_tracing import lax, slots
+from lamina_runtime._dispatch.eager import XlaEvaluator
+from lamina_tracing import lax, hooks
 from lamina_tracing.extend import bind, jaxpr_as_fun, stage, typeof
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def test_the_slot_is_filled():
-    assert isinstance(slots.evaluator, XlaEvaluator) and type(lax.add(1.0, 2.0)) is Array
+    assert isinstance(hooks.evaluator, XlaEvaluator) and type(lax.add(1.0, 2.0)) is Array
 
 
 def test_ops_with_and_without_params():
@@ -28,7 +28,7 @@ def test_weak_types_are_kept():
 
 def test_programs_and_calls_run_on_values():
     closed, _ = stage(lambda x, y: [lax.add(x, y), lax.neg(x)], [typeof(X), typeof(X)])
-    a, b = slots.evaluator.program(closed, [X, X])
+    a, b = hooks.evaluator.program(closed, [X, X])
     np.testing.assert_array_equal(a, 2 * X)
     np.testing.assert_array_equal(b, -X)
     np.testing.assert_array_equal(jaxpr_as_fun(closed)(X, X)[0], 2 * X)
@@ -44,6 +44,6 @@ def test_type_errors_come_from_the_type_rule():
 
 def test_array_copies():
     value = np.zeros(3, np.float32)
-    x = slots.evaluator.array(value, typeof(value))
+    x = hooks.evaluator.array(value, typeof(value))
     value += 1
     assert np.asarray(x).sum() == 0

@@ -3,26 +3,29 @@ import importlib.metadata
 
 import pytest
 from lamina_ir import ExecutionError
-from lamina_runtime import _gpu, _jaxlib, arrays, device_put
+from lamina_runtime._jaxlib import cuda_plugin
+from lamina_runtime import _jaxlib, device_put
+from lamina_runtime._array import arrays
 from lamina_tracing import jit, lax
 
 
 def test_a_plugin_of_another_version_is_refused_by_name(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.9.1")
     with pytest.raises(RuntimeError, match=rf"jax-cuda13-plugin is 0\.9\.1 but jaxlib is {_jaxlib.VERSION}.*pip install"):
-        _gpu._check_version(13)
+        cuda_plugin._check_version(13)
 
 
 def test_a_plugin_of_our_version_or_of_none_passes(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda name: _jaxlib.VERSION)
-    _gpu._check_version(13)
+    cuda_plugin._check_version(13)
     monkeypatch.undo()
-    _gpu._check_version(99)  # not installed as a distribution
+    cuda_plugin._check_version(99)  # not installed as a distribution
 
 
 def test_processes_compile_without_waiting_for_each_other():
-    assert _jaxlib.lone_overrides("cpu") == () and dict(_jaxlib.lone_overrides("cuda")) == {"xla_gpu_shard_autotuning": False}
-    jit(lax.neg).lower(1.0).compile(dict(_jaxlib.lone_overrides("cuda")))  # this jaxlib knows the name
+    assert (_jaxlib.multi_process_overrides("cpu") == ()
+            and dict(_jaxlib.multi_process_overrides("cuda")) == {"xla_gpu_shard_autotuning": False})
+    jit(lax.neg).lower(1.0).compile(dict(_jaxlib.multi_process_overrides("cuda")))  # this jaxlib knows the name
 
 
 def test_a_refused_transfer_is_told_as_one():

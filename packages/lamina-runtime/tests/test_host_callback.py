@@ -199,7 +199,7 @@ def test_the_barrier_tells_what_nobody_was_told():
 def test_the_barrier_has_an_error_of_its_own(monkeypatch):
     def fails():
         raise CallbackError("boom")
-    monkeypatch.setattr("lamina_runtime.effects.effects_barrier", fails)
+    monkeypatch.setattr("lamina_runtime._execute.effects.effects_barrier", fails)
     with pytest.raises(CallbackException, match="here: boom"):
         barrier_wait("here")
 

@@ -11,7 +11,7 @@ SCRIPT = """
 import sys
 import lamina_runtime
 import numpy as np
-from lamina_runtime.compiling import cache_stats
+from lamina_runtime._compile.executable_cache import cache_stats
 from lamina_tracing.lax import factorizations as linalg, sin
 sin(np.ones(3, np.float32))
 assert not any(m == "scipy" or m.startswith("scipy.") for m in sys.modules)

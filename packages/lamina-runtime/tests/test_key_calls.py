@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from lamina_ir import DTypeError, KeyReuseError, config, dtypes, prims
-from lamina_runtime import KeyArray, dispatch, evaluator
+from lamina_runtime import KeyArray
+from lamina_runtime._dispatch import eager, jit_call
 from lamina_tracing import jit, lax
 from lamina_tracing.extend import bind
 
@@ -29,9 +30,9 @@ def no_python(monkeypatch):
     def begin():
         def miss(*args, **kwargs):
             raise AssertionError("the call passed through Python")
-        monkeypatch.setattr(dispatch._Misses, "held", miss)
-        monkeypatch.setattr(dispatch._Misses, "answer", miss)
-        monkeypatch.setattr(evaluator, "_run", miss)
+        monkeypatch.setattr(jit_call._CacheMissHandler, "on_user_call", miss)
+        monkeypatch.setattr(jit_call._CacheMissHandler, "compile_and_run", miss)
+        monkeypatch.setattr(eager, "_run", miss)
     return begin
 
 
@@ -47,8 +48,8 @@ def test_calls_with_keys_are_run_by_jaxlib(no_python):
     no_python()
     out = f((c, d), 2.0)
     assert type(out["keys"]) is KeyArray and out["keys"].dtype == a.dtype and out["keys"].shape == (2,)
-    assert np.asarray(out["keys"].words).tolist() == [[5, 6], [7, 8]] and np.asarray(out["sum"]) == 7
-    assert np.asarray(out["same"].words).tolist() == [5, 6]
+    assert np.asarray(out["keys"].key_data).tolist() == [[5, 6], [7, 8]] and np.asarray(out["sum"]) == 7
+    assert np.asarray(out["same"].key_data).tolist() == [5, 6]
 
 
 def test_keys_of_other_generators_are_other_signatures():
@@ -75,7 +76,7 @@ def test_eager_ops_on_keys_are_run_by_jaxlib(no_python):
     lax.reshape(key(), (1,))
     k = key(9, 9)
     no_python()
-    assert np.asarray(lax.reshape(k, (1,)).words).tolist() == [[9, 9]]
+    assert np.asarray(lax.reshape(k, (1,)).key_data).tolist() == [[9, 9]]
 
 
 def test_uses_are_looked_after_in_every_call():
@@ -105,10 +106,10 @@ def test_keys_that_are_looked_after_go_when_they_are_not_held():
 
 
 def test_keys_that_this_process_cannot_read():
-    k = KeyArray(key().words, dtypes.define_key_type("once", 2))
+    k = KeyArray(key().key_data, dtypes.define_key_type("once", 2))
     data = pickle.dumps(k)
     assert pickle.loads(data).dtype == k.dtype
     with pytest.raises(DTypeError, match="keys cannot be restored: they are key<nobody> with 2 uint32 values"):
         pickle.loads(data.replace(b"\x8c\x04once", b"\x8c\x06nobody"))
     with pytest.raises(DTypeError, match="cannot be stored"):
-        pickle.dumps(KeyArray(k.words, dtypes.define_key_type("once", 2)))
+        pickle.dumps(KeyArray(k.key_data, dtypes.define_key_type("once", 2)))

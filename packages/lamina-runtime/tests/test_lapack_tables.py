@@ -41,7 +41,7 @@ def test_scipy_that_is_there_is_used():
 @pytest.mark.parametrize("hidden", ["scipy.linalg.cython_blas", "scipy.linalg.cython_lapack"])
 def test_what_cannot_be_had_alone_comes_with_the_package(hidden):
     run(f"""
-from lamina_runtime import lapack_tables
+from lamina_runtime._jaxlib import lapack_registration as lapack_tables
 find = lapack_tables.PathFinder.find_spec
 class Hiding:
     find_spec = staticmethod(lambda name, path: None if name == {hidden!r} else find(name, path))

@@ -142,10 +142,10 @@ def test_two_processes_meet(tmp_path):
 import numpy as np
 import lamina_runtime as rt
 from lamina_runtime import distributed
-from lamina_runtime.shardings import mapped
+from lamina_runtime._sharding.shardings import mapped_sharding
 from lamina_tracing import jit, lax
 distributed.initialize()
-x = rt.device_put(np.arange(4, dtype=np.float32), mapped(tuple(rt.devices()), 1, ((0, 4),)))
+x = rt.device_put(np.arange(4, dtype=np.float32), mapped_sharding(tuple(rt.devices()), 1, ((0, 4),)))
 print(rt.process_index(), rt.device_count(), float(jit(lambda x: lax.reduce_sum(x, (0,)))(x)))
 """)
     command = [sys.executable, "-m", "lamina_runtime.launch", "-n", "2", "--devices", "2", "--timeout", "100", path]

@@ -5,12 +5,12 @@ from lamina_autodiff import grad
 from lamina_ir import ExecutionError
 from lamina_parallel import pmap
 from lamina_runtime import device_put, devices
-from lamina_runtime.shardings import mapped, single
+from lamina_runtime._sharding.shardings import mapped_sharding, single_device_sharding
 from lamina_tracing import jit, lax
 
 ALL = tuple(devices())
-ROWS, COLUMNS = mapped(ALL, 2, ((0, 8),)), mapped(ALL, 2, ((1, 8),))
-FEW = mapped(ALL[:4], 2, ((0, 4),))
+ROWS, COLUMNS = mapped_sharding(ALL, 2, ((0, 8),)), mapped_sharding(ALL, 2, ((1, 8),))
+FEW = mapped_sharding(ALL[:4], 2, ((0, 4),))
 X = np.arange(64, dtype=np.float32).reshape(8, 8)
 
 
@@ -36,7 +36,7 @@ def test_a_result_may_decide_the_devices():
     for a in (X, device_put(X), device_put(X, COLUMNS)) * 2:
         np.testing.assert_array_equal(g(a), X * 2)
         assert g(a).sharding == ROWS
-    assert jit(lambda a, n: a + n, in_shardings=single(ALL[3]), static_argnums=1)(X, 2).devices() == {ALL[3]}
+    assert jit(lambda a, n: a + n, in_shardings=single_device_sharding(ALL[3]), static_argnums=1)(X, 2).devices() == {ALL[3]}
 
 
 def test_donated_arguments_that_are_moved():
@@ -75,7 +75,8 @@ def test_step_by_step():
     (lambda: f(X, device_put(X, ALL[2])), ValueError, "committed to different devices"),
     (lambda: jit(product, out_shardings=ROWS)(device_put(X, ALL[2]), X), ValueError, "out_shardings for output.*2 dimensions"),
     (lambda: jit(lax.neg, out_shardings=ROWS)(device_put(X, ALL[2])), ValueError, "Give one set of devices"),
-    (lambda: jit(product, in_shardings=(single(ALL[0]), ROWS))(X, X), ValueError, "the same devices in one order"),
+    (lambda: jit(product, in_shardings=(single_device_sharding(ALL[0]), ROWS))(X, X), ValueError,
+     "the same devices in one order"),
     (lambda: jit(lambda a: pmap(lax.neg)(a), in_shardings=FEW)(X), ValueError, "take 8 devices"),
     (lambda: jit(product, abstracted_axes={0: "n"}), NotImplementedError, "compiled for known sizes"),
 ])

@@ -3,7 +3,8 @@ import subprocess
 import sys
 
 import pytest
-from lamina_runtime import compiling, execution, weights
+from lamina_runtime._compile import compile_effort, executable_cache
+from lamina_runtime._execute import executable
 from lamina_tracing import jit, lax, make_jaxpr
 
 
@@ -27,7 +28,7 @@ def doubled(depth):
 def test_deep_control_flow_is_refused(kind):
     def f(x):
         return lax.sin(x)
-    for _ in range(compiling.MOST_NESTED + 1):
+    for _ in range(executable_cache.MAX_NESTING + 1):
         f = {"cond": lambda g: lambda x: lax.cond(lax.lt(x, 3.0), g, lax.cos, x),
              "scan": lambda g: lambda x: lax.scan(lambda c, _: (g(c), None), x, None, length=2)[0],
              "while": lambda g: lambda x: lax.while_loop(lambda c: lax.lt(c, 3.0), lambda c: lax.add(g(c), 4.0), x)}[kind](f)
@@ -47,9 +48,9 @@ def test_what_is_let_through_compiles():
     program = """
 from lamina_tracing import jit, lax, make_jaxpr
 import lamina_runtime
-from lamina_runtime import compiling, execution
+from lamina_runtime._compile import executable_cache
 f = lax.sin
-for _ in range(compiling.MOST_NESTED - 28):
+for _ in range(executable_cache.MAX_NESTING - 28):
     f = (lambda g: lambda x: lax.while_loop(lambda c: lax.lt(c, 3.0), lambda c: lax.add(g(c), 4.0), x))(f)
 jit(f).lower(1.0).compile()
 print("done")
@@ -64,7 +65,7 @@ def test_shared_programs_are_looked_at_once():
     for _ in range(40):
         f = (lambda g: jit(lambda x: lax.add(g(x), g(x))))(jit(f))
     closed = make_jaxpr(f)(1.0)
-    assert not execution._names_collectives(closed) and not weights.effort(closed).cheap
+    assert not executable.has_collectives(closed) and not compile_effort.compile_effort(closed).cheap
 
 
 @pytest.mark.parametrize("work", ["x = f(x)", "x = lax.mul(lax.sin(x), x)", "x = jit(lambda v: v + x)(x)", "np.asarray(f(x))",

@@ -7,7 +7,8 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from lamina_runtime import coordinator, lobby, presence
+from lamina_runtime import coordinator
+from lamina_runtime._distributed import rendezvous_client, rendezvous_protocol
 
 KEY = b"secret"
 FITS = {"jaxlib": "1"}
@@ -33,14 +34,14 @@ class Place:
     def __init__(self, startup_timeout=60, key=KEY):
         self.service = Service()
         self.door = coordinator.listen("127.0.0.1:0")
-        self.address = lobby.format_address(*self.door.getsockname())
+        self.address = rendezvous_protocol.format_address(*self.door.getsockname())
         self.coordinator = coordinator.Coordinator(self.door, key, startup_timeout, lambda: self.service)
         self.thread = threading.Thread(target=self.coordinator.run)
         self.thread.start()
 
     def join(self, rank, count, timeout=60, fits=FITS, key=KEY, heartbeat=10, **more):
         about = {"fits": fits, "heartbeat": heartbeat, "leaving": 10}
-        return presence.join(self.address, rank, count, about, key, timeout, **more)
+        return rendezvous_client.join(self.address, rank, count, about, key, timeout, **more)
 
     def all(self, *calls):
         """What each call gave or raised; each is the arguments of `join`."""
@@ -96,7 +97,8 @@ def until(condition):
 def test_members_meet_and_are_told_of_losses_and_leaves(place):
     p = place()
     a, b, c, d = p.system(4)
-    assert a.service[0] == a.local_address == "127.0.0.1" and p.service.made == [(lobby.format_address(*a.service), 4)]
+    assert (a.service[0] == a.local_address == "127.0.0.1"
+            and p.service.made == [(rendezvous_protocol.format_address(*a.service), 4)])
     c._lines.socket.shutdown(socket.SHUT_RDWR)  # as when its process dies
     b.leave()
     until(lambda: {("lost", 2), ("left", 1)} <= set(a.events) and len(d.events) == 2)
@@ -254,8 +256,8 @@ def test_a_coordinator_without_the_token_is_not_trusted():
     with socket.create_server(("127.0.0.1", 0)) as door:
         def lie():
             s, _ = door.accept()
-            lines = lobby.LineStream(s)
-            lines.send(lamina=lobby.PROTOCOL, challenge="00")
+            lines = rendezvous_protocol.LineStream(s)
+            lines.send(lamina=rendezvous_protocol.PROTOCOL, challenge="00")
             lines.read(10), lines.read(10)
             lines.send(proof="0" * 64)
             lines.send(begin=1, limit=1)
@@ -264,7 +266,7 @@ def test_a_coordinator_without_the_token_is_not_trusted():
         t = threading.Thread(target=lie)
         t.start()
         with pytest.raises(PermissionError, match="did not prove that it has"):
-            presence.join(lobby.format_address(*door.getsockname()), 0, 1, {"heartbeat": 1}, KEY, 10)
+            rendezvous_client.join(rendezvous_protocol.format_address(*door.getsockname()), 0, 1, {"heartbeat": 1}, KEY, 10)
         t.join(10)
 
 
@@ -277,18 +279,18 @@ def test_garbage_at_the_door_harms_nobody(place):
     first = threading.Thread(target=lambda: p.found.append(p.join(0, 2)))
     p.found = []
     first.start()
-    silent = [socket.create_connection(lobby.parse_address(p.address)) for _ in range(3)]
+    silent = [socket.create_connection(rendezvous_protocol.parse_address(p.address)) for _ in range(3)]
     for junk in GARBAGE:
-        with socket.create_connection(lobby.parse_address(p.address)) as s:
+        with socket.create_connection(rendezvous_protocol.parse_address(p.address)) as s:
             try:
                 s.sendall(junk)
             except OSError:
                 pass  # it was shown the door
-    with socket.create_connection(lobby.parse_address(p.address)) as s:  # the right token, and nonsense under it
-        lines = lobby.LineStream(s)
+    with socket.create_connection(rendezvous_protocol.parse_address(p.address)) as s:  # the right token, and nonsense under it
+        lines = rendezvous_protocol.LineStream(s)
         challenge = lines.read(10)["challenge"]
         text = json.dumps({"rank": True, "count": "2"})
-        lines.send(hello=text, mac=lobby.mac(KEY, "guest", challenge, text))
+        lines.send(hello=text, mac=rendezvous_protocol.mac(KEY, "guest", challenge, text))
         assert lines.read(10) is None
     p.found.append(p.join(1, 2))
     first.join(30)
@@ -324,10 +326,10 @@ def test_somebody_else_stands_in_for_one_that_dies_while_connecting(place):
 def test_one_that_goes_while_others_wait_may_be_replaced(place):
     p = place()
     with pytest.raises(TimeoutError):
-        s = socket.create_connection(lobby.parse_address(p.address))
-        lines = lobby.LineStream(s)
+        s = socket.create_connection(rendezvous_protocol.parse_address(p.address))
+        lines = rendezvous_protocol.LineStream(s)
         hello = json.dumps({"rank": 1, "count": 2, "timeout": 50, "heartbeat": 1, "leaving": 1, "fits": FITS, "nonce": ""})
-        lines.send(hello=hello, mac=lobby.mac(KEY, "guest", lines.read(10)["challenge"], hello))
+        lines.send(hello=hello, mac=rendezvous_protocol.mac(KEY, "guest", lines.read(10)["challenge"], hello))
         assert "proof" in lines.read(10)
         lines.read(0.1)
     waiting = p.coordinator._systems
@@ -356,13 +358,13 @@ def test_another_program_has_the_port():
         t = threading.Thread(target=answer)
         t.start()
         with pytest.raises(ConnectionError, match="another program has this port"):
-            presence.join(lobby.format_address(*door.getsockname()), 1, 2, {"heartbeat": 1}, KEY, 10)
+            rendezvous_client.join(rendezvous_protocol.format_address(*door.getsockname()), 1, 2, {"heartbeat": 1}, KEY, 10)
         t.join(10)
 
 
 def test_unknown_host():
     with pytest.raises((ValueError, TimeoutError), match="no-such-host.invalid"):
-        presence.join("no-such-host.invalid:1234", 1, 2, {"heartbeat": 1}, KEY, 0.5)
+        rendezvous_client.join("no-such-host.invalid:1234", 1, 2, {"heartbeat": 1}, KEY, 0.5)
 
 
 def test_a_name_that_comes_later_is_waited_for(place, monkeypatch):
@@ -385,37 +387,38 @@ def test_a_name_that_comes_later_is_waited_for(place, monkeypatch):
 @pytest.mark.parametrize("address", ["localhost", "localhost:", "localhost:x", ":1", "localhost:70000", "[]:1", 5, None, "h:²"])
 def test_addresses_are_host_and_port(address):
     with pytest.raises(ValueError, match="must be 'host:port'"):
-        lobby.parse_address(address)
-    assert lobby.parse_address("[::1]:5") == ("::1", 5) and lobby.format_address("::1", 5) == "[::1]:5"
+        rendezvous_protocol.parse_address(address)
+    assert rendezvous_protocol.parse_address("[::1]:5") == ("::1",
+                                                            5) and rendezvous_protocol.format_address("::1", 5) == "[::1]:5"
 
 
 def test_the_loopback_of_another_machine_is_refused(monkeypatch):
     monkeypatch.setattr(socket, "gethostname", lambda: "one.net")
-    monkeypatch.setattr(lobby, "resolve", lambda host: {"far": ["10.0.0.7"]}.get(host, ["127.0.1.1"]))
+    monkeypatch.setattr(rendezvous_protocol, "resolve", lambda host: {"far": ["10.0.0.7"]}.get(host, ["127.0.1.1"]))
     for host, several in [("one", None), ("one.net", False), ("localhost", None), ("127.0.0.1", False), ("far", True)]:
-        lobby.check_reachable(host, several)
+        rendezvous_protocol.check_reachable(host, several)
     for host, several in [("one", True), ("127.0.0.1", True), ("localhost", True), ("two", None), ("two", False)]:
         with pytest.raises(ValueError, match="the loopback, which other machines"):
-            lobby.check_reachable(host, several)
+            rendezvous_protocol.check_reachable(host, several)
 
 
 def test_the_token(monkeypatch, tmp_path):
     monkeypatch.setenv("LAMINA_TOKEN", " one ")
-    assert lobby.load_token() == b"one"
+    assert rendezvous_protocol.load_token() == b"one"
     monkeypatch.delenv("LAMINA_TOKEN")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    found = {lobby.load_token() for _ in range(3)}
+    found = {rendezvous_protocol.load_token() for _ in range(3)}
     path = tmp_path / "lamina" / "token"
     assert len(found) == 1 and path.read_bytes().strip() in found and path.stat().st_mode & 0o777 == 0o600
     assert [f.name for f in path.parent.iterdir()] == ["token"]
     path.chmod(0o644)
     with pytest.raises(RuntimeError, match="must be readable by you alone"):
-        lobby.load_token()
+        rendezvous_protocol.load_token()
     monkeypatch.setenv("LAMINA_TOKEN_FILE", str(path))  # named: as a scheduler mounts it
-    assert {lobby.load_token()} == found
+    assert {rendezvous_protocol.load_token()} == found
     path.write_text("\n")
     with pytest.raises(RuntimeError, match="is empty"):
-        lobby.load_token()
+        rendezvous_protocol.load_token()
     monkeypatch.setenv("LAMINA_TOKEN_FILE", str(tmp_path / "none"))
     with pytest.raises(RuntimeError, match="cannot be read"):
-        lobby.load_token()
+        rendezvous_protocol.load_token()

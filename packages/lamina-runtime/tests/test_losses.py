@@ -1,5 +1,5 @@
 """What a process does about the loss of another, with sockets of this process in place of Gloo's. In real processes:
-tests/devices/test_losses.py."""
+tests/multi_process/test_losses.py."""
 import pickle
 import socket
 import subprocess
@@ -9,8 +9,9 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from lamina_runtime import gone, losses, patience
-from lamina_runtime.losses import LaunchFailedError, ProcessLostError
+from lamina_runtime._backend import peer_errors
+from lamina_runtime._distributed import failure_handling, interruptible_wait
+from lamina_runtime._distributed.failure_handling import LaunchFailedError, ProcessLostError
 
 
 class Here:
@@ -38,7 +39,7 @@ def pair(door):
 
 @pytest.fixture
 def watch():
-    found = losses.FailureMonitor(Here(), lambda: found.let.append(1))
+    found = failure_handling.FailureMonitor(Here(), lambda: found.let.append(1))
     found.let = []
     yield found
     found.close()
@@ -117,7 +118,7 @@ def test_connections_awaited_one_behind_the_other_are_each_lost_soon(watch):
 
 
 def test_a_first_launch_that_stays_is_told_and_left_to_itself(watch, monkeypatch):
-    monkeypatch.setattr(losses, "_UNBLOCK_TIMEOUT", 0.3)
+    monkeypatch.setattr(failure_handling, "_UNBLOCK_TIMEOUT", 0.3)
     assert watch.run_in_worker_thread("pmap of `f`", lambda: 7) == 7
     with pytest.raises(ZeroDivisionError):
         watch.run_in_worker_thread("pmap of `f`", lambda: 1 // 0)
@@ -125,12 +126,12 @@ def test_a_first_launch_that_stays_is_told_and_left_to_itself(watch, monkeypatch
     threading.Timer(0.2, watch.connection.mark_lost, (1, "process 1")).start()
     with pytest.raises(ProcessLostError, match=r"pmap of `f`: process_indices \(1,\) are gone"):
         watch.run_in_worker_thread("pmap of `f`", lambda: held.wait(20))
-    (thread,) = [t for t, of in losses.launch_threads.items() if of is watch]
+    (thread,) = [t for t, of in failure_handling.launch_threads.items() if of is watch]
     watch.close()  # nobody waits for it
     assert thread.is_alive() and not held.is_set()
     held.set()
     thread.join(5)
-    assert watch not in losses.launch_threads.values() and not watch._connecting
+    assert watch not in failure_handling.launch_threads.values() and not watch._connecting
 
 
 def test_python_ends_behind_a_launch_that_was_left_to_itself():
@@ -138,15 +139,15 @@ def test_python_ends_behind_a_launch_that_was_left_to_itself():
     text = """
 import sys, threading, time
 from types import SimpleNamespace
-from lamina_runtime import losses
+from lamina_runtime._distributed import failure_handling
 here = SimpleNamespace(rank=0, lost={}, failed={}, left={}, add_listener=lambda act: None)
-watch = losses.FailureMonitor(here, lambda: None)
+watch = failure_handling.FailureMonitor(here, lambda: None)
 watch.set_gloo_addresses({0: [("127.0.0.1", 1)]})
-watch._failed_at, losses._UNBLOCK_TIMEOUT = time.monotonic(), 0.1
+watch._failed_at, failure_handling._UNBLOCK_TIMEOUT = time.monotonic(), 0.1
 here.lost[1] = "process 1"
 try:
     watch.run_in_worker_thread("jit of `f`", lambda: (time.sleep(1), print("ended", flush=True)))
-except losses.ProcessLostError:
+except failure_handling.ProcessLostError:
     print("told", flush=True)
 sys.exit(7)
 """
@@ -156,7 +157,7 @@ sys.exit(7)
 
 def test_each_number_comes_once_however_long_a_meeting_lasts(watch, monkeypatch):
     """What Gloo does not await yet it keeps, with a descriptor each: a process that ran out of them was ended."""
-    monkeypatch.setattr(losses, "_MAX_NUMBERS", 150)
+    monkeypatch.setattr(failure_handling, "_MAX_NUMBERS", 150)
     found = []
     with socket.create_server(("127.0.0.1", 0), backlog=200) as door:
         watch.set_gloo_addresses({0: [door.getsockname()]})
@@ -175,7 +176,8 @@ def test_each_number_comes_once_however_long_a_meeting_lasts(watch, monkeypatch)
 def test_connections_are_cut_but_for_those_of_this_process_alone(watch):
     with socket.create_server(("127.0.0.1", 0)) as door, socket.create_server(("127.0.0.1", 0)) as other:
         place = door.getsockname()
-        assert place in losses.listening_addresses("127.0.0.1") and place not in losses.listening_addresses("127.0.0.2")
+        assert (place in failure_handling.listening_addresses("127.0.0.1")
+                and place not in failure_handling.listening_addresses("127.0.0.2"))
         watch.set_gloo_addresses({0: [place]})
         with watch.preserve_connections():
             spared = pair(door)
@@ -202,21 +204,21 @@ def test_what_waits_for_a_first_meeting_is_let_go(watch):
 
 
 def test_an_error_waits_for_the_word(watch):
-    gone.set_failure_monitor(watch)
+    peer_errors.set_failure_monitor(watch)
     threading.Timer(0.1, watch.connection.mark_lost, (2, "process 2")).start()
-    assert gone.instead("jit of `f`", ValueError("shapes differ")) is None
-    found = gone.instead("jit of `f`", RuntimeError("Gloo all-reduce failed: Connection closed by peer"))
+    assert peer_errors.peer_error_for("jit of `f`", ValueError("shapes differ")) is None
+    found = peer_errors.peer_error_for("jit of `f`", RuntimeError("Gloo all-reduce failed: Connection closed by peer"))
     assert isinstance(found, ProcessLostError) and found.process_indices == (2,) and "Gloo" in str(found.__cause__)
 
 
 def test_suspects_count_where_no_word_comes(watch, monkeypatch):
-    monkeypatch.setattr(losses, "_REPORT_TIMEOUT", 0.1)
+    monkeypatch.setattr(failure_handling, "_REPORT_TIMEOUT", 0.1)
     assert not watch.confirm_failure()
     assert watch.confirm_failure([3]) and "process 3, which closed its connection, was lost" in str(watch.make_error("a call"))
 
 
 def test_without_a_coordinator_doors_are_asked(watch, monkeypatch):
-    monkeypatch.setattr(losses, "_REPORT_TIMEOUT", 0.1)
+    monkeypatch.setattr(failure_handling, "_REPORT_TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as door, socket.create_server(("127.0.0.1", 0)) as gone:
         watch.set_gloo_addresses({0: [("127.0.0.1", 1)], 1: [door.getsockname()], 2: [gone.getsockname()]})
         watch.connection.coordinator_lost = True
@@ -226,7 +228,7 @@ def test_without_a_coordinator_doors_are_asked(watch, monkeypatch):
 
 
 def test_while_the_client_is_made_others_have_a_moment(watch, monkeypatch):
-    monkeypatch.setattr(losses, "_REPORT_TIMEOUT", 0.1)
+    monkeypatch.setattr(failure_handling, "_REPORT_TIMEOUT", 0.1)
     with pytest.raises(ProcessLostError, match=r"\(1,\) are gone: process 1 was lost. Until shutdown\(\) there are no devices"):
         with watch.creating_client():
             watch.connection.mark_lost(1, "process 1")
@@ -256,11 +258,11 @@ class Pending:
 
 def test_launches_are_no_more_than_can_be_queued(monkeypatch):
     """A launch into a full queue waits where nothing can be raised."""
-    monkeypatch.setattr(patience, "_MAX_QUEUED", 3)
-    monkeypatch.setattr(patience, "_ABORT_TIMEOUT", 0.05)
+    monkeypatch.setattr(interruptible_wait, "_MAX_QUEUED", 3)
+    monkeypatch.setattr(interruptible_wait, "_ABORT_TIMEOUT", 0.05)
     presence = SimpleNamespace(lost=(), failed=())
     watch = SimpleNamespace(connection=presence, make_error=lambda call: ProcessLostError(call, (1,)))
-    mine, every = patience.InterruptibleWaiter(watch), [Pending() for _ in range(6)]
+    mine, every = interruptible_wait.InterruptibleWaiter(watch), [Pending() for _ in range(6)]
     for x in every[:3]:
         mine.note_launch([x])
     timer = threading.Timer(0.05, setattr, (every[0], "done", True))

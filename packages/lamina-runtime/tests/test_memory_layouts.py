@@ -10,7 +10,7 @@ from lamina_tracing import Array, jit
 def test_layouts_of_arrays():
     x = lr.device_put(np.ones((2, 3, 4), np.float32))
     assert x.layout == memory_layouts.Layout(memory_layouts.DeviceLocalLayout((0, 1, 2)), x.sharding)
-    assert memory_layouts.DeviceLocalLayout.of_text("{0,1:T(8,128)}") == memory_layouts.DeviceLocalLayout((1, 0), "T(8,128)")
+    assert memory_layouts.DeviceLocalLayout.from_text("{0,1:T(8,128)}") == memory_layouts.DeviceLocalLayout((1, 0), "T(8,128)")
     rows = pmap(lambda r: r)(np.ones((lr.local_device_count(), 2), np.float32))
     assert rows.layout.device_local_layout.major_to_minor == (0, 1) and rows.layout.sharding is rows.sharding
     assert x.device_buffer.shape == x.shape and len(rows.device_buffers) == lr.local_device_count()

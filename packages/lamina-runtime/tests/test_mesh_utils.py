@@ -26,7 +26,7 @@ def test_groups_are_the_slow_part(monkeypatch):
         def __repr__(self):
             return str(self.id)
 
-    monkeypatch.setattr("lamina_runtime.backends.check_devices", lambda call, given: tuple(given))
+    monkeypatch.setattr("lamina_runtime._backend.backends.check_devices", lambda call, given: tuple(given))
     made = [Slow(i, 1 - i // 4) for i in range(8)]  # the second group comes first
     ids = np.vectorize(lambda d: d.id)
     np.testing.assert_array_equal(ids(create_hybrid_device_mesh((2, 2), (2, 1), made)), [[4, 5], [6, 7], [0, 1], [2, 3]])

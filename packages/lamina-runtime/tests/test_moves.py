@@ -1,6 +1,6 @@
 """What devices send each other, by the text of HLO."""
 import pytest
-from lamina_runtime.moves import moves_of
+from lamina_runtime._placement.hlo_collectives import parse_collectives
 
 LOOP = """\
 %%turn (s: (s32[], f32[4])) -> (s32[], f32[4]) {
@@ -34,8 +34,8 @@ ENTRY %%main (x.2: f32[4]) -> f32[4] {
     (', metadata={op_name="f/scan"}', 3, False), (', metadata={op_name="f/while"}', 1, True), ("", 1, True),
     (', backend_config={"known_trip_count":{"n":"5"}}', 5, False)])
 def test_turns_of_loops(after, times, looped):
-    move, = moves_of(LOOP % after, {})
-    assert (move.times, move.looped, move.branched, move.groups) == (times, looped, False, ((0, 2), (1, 3)))
+    move, = parse_collectives(LOOP % after, {})
+    assert (move.executions, move.in_loop, move.in_branch, move.groups) == (times, looped, False, ((0, 2), (1, 3)))
 
 
 @pytest.mark.parametrize("instruction, kind, brought, sent", [
@@ -52,14 +52,14 @@ def test_turns_of_loops(after, times, looped):
     ("f32[6]{0} all-reduce(%x), replica_groups=mesh['a'=4,'b'=2] {'a'}", "all-reduce", 24, 36),
     ("f32[6]{0} all-reduce(%x), replica_groups=of another form", "all-reduce", 24, None)])
 def test_bytes(instruction, kind, brought, sent):
-    move, = moves_of(f"""\
+    move, = parse_collectives(f"""\
 ENTRY %main (x: f32[6]) -> f32[6] {{
   %x = f32[6]{{0}} parameter(0)
   %i = s32[] constant(1)
   %h = bf16[3]{{0}} constant({{1, 2, 3}})
   ROOT %out = {instruction}
 }}""", {})
-    assert (move.kind, move.operand_bytes, move.sent(4)) == (kind, brought, sent)
+    assert (move.kind, move.operand_bytes, move.bytes_sent(4)) == (kind, brought, sent)
     assert all(n >= 0 for group in move.groups or () for n in group)
 
 
@@ -71,7 +71,7 @@ ENTRY %main (x: f32[6]) -> f32[6] {{
     ("mesh['a'=2,'b'=4], device_ids=([2,2,2]T(0,2,1)) {'b':(2)2}", ((0, 2), (1, 3), (4, 6), (5, 7))),
     ("mesh['a'=2,'b'=2], device_ids=(3,1,2,0) {'a'}", ((3, 2), (1, 0)))])
 def test_groups(text, groups):
-    move, = moves_of(f"""\
+    move, = parse_collectives(f"""\
 ENTRY %main (x: f32[6]) -> f32[6] {{
   %x = f32[6]{{0}} parameter(0)
   ROOT %out = f32[6]{{0}} all-reduce(%x), channel_id=1, replica_groups={text}, to_apply=%add
@@ -80,7 +80,7 @@ ENTRY %main (x: f32[6]) -> f32[6] {{
 
 
 def test_functions_called_twice_and_branches():
-    move, = moves_of("""\
+    move, = parse_collectives("""\
 %f (a: f32[2]) -> f32[2] {
   %a = f32[2]{0} parameter(0)
   ROOT %sum = f32[2]{0} all-reduce(%a), replica_groups={{0,1}}, to_apply=%add
@@ -103,4 +103,4 @@ ENTRY %main (x: f32[2], i: s32[]) -> f32[2] {
   %first = f32[2]{0} call(%x), to_apply=%g
   ROOT %out = f32[2]{0} conditional(%i, %first, %first), branch_computations={%f, %g}
 }""", {})
-    assert (move.times, move.branched) == (5, True)
+    assert (move.executions, move.in_branch) == (5, True)

@@ -13,8 +13,8 @@ from lamina_runtime import (GSPMDSharding, NamedSharding, PmapSharding, Position
                             cache_stats, device_put, devices, make_array_from_callback, make_array_from_process_local_data,
                             make_array_from_single_device_arrays)
 from lamina_runtime.multihost_utils import host_local_array_to_global_array
-from lamina_runtime.sharding_spec import Chunked, NoSharding, Replicated, ShardedAxis, ShardingSpec, Unstacked
-from lamina_runtime.shardings import mapped, replicated, single
+from lamina_runtime._sharding.pmap_spec import Chunked, NoSharding, Replicated, ShardedAxis, ShardingSpec, Unstacked
+from lamina_runtime._sharding.shardings import mapped_sharding, replicated_sharding, single_device_sharding
 from lamina_tracing import jit, lax, make_jaxpr
 from lamina_tracing.extend import jaxpr_as_fun
 
@@ -63,8 +63,8 @@ def test_one_spec_places_arrays_of_every_rank():
 
 def test_shardings_are_equal_where_they_place_alike():
     assert named("x") is named("x") and named("x") == named("x", None) == named(("x",)) == named("a", mesh=TWIN)
-    assert len({named("x"), named("x", None), named("a", mesh=TWIN), mapped(ALL, 2, ((0, 4),), 2)}) == 1
-    assert named("x") != named("y") and named("x") != named("x", "y") and named() == replicated(ALL)
+    assert len({named("x"), named("x", None), named("a", mesh=TWIN), mapped_sharding(ALL, 2, ((0, 4),), 2)}) == 1
+    assert named("x") != named("y") and named("x") != named("x", "y") and named() == replicated_sharding(ALL)
     assert named("x") != named("x", mesh=Mesh(GRID[::-1], ("x", "y"))) and named("x") != "x"
     assert named("x").is_equivalent_to(named("x", None), 2) and not named("x").is_equivalent_to(named("y"), 2)
     assert repr(named("x", None)) == "NamedSharding(mesh=Mesh('x': 4, 'y': 2), spec=PartitionSpec('x', None))"
@@ -77,7 +77,7 @@ def test_shardings_are_equal_where_they_place_alike():
 
 
 def test_classes_are_told_apart():
-    of = {NamedSharding: device_put(X, named("x")).sharding, SingleDeviceSharding: single(ALL[0]),
+    of = {NamedSharding: device_put(X, named("x")).sharding, SingleDeviceSharding: single_device_sharding(ALL[0]),
           PmapSharding: pmap(lambda r: r)(X).sharding, PositionalSharding: PositionalSharding(GRID)}
     for kind, s in of.items():
         assert isinstance(s, Sharding)
@@ -106,7 +106,7 @@ def test_results_are_said_in_the_names_of_the_arguments(f, spec):
     after = cache_stats()
     assert (after.misses, after.disk_hits) == (before.misses, before.disk_hits)
     np.testing.assert_allclose(g(y), f(X), rtol=1e-6)
-    plain = device_put(X, mapped(ALL, 2, ((0, 4), (1, 2))))
+    plain = device_put(X, mapped_sharding(ALL, 2, ((0, 4), (1, 2))))
     assert not hasattr(g(plain).sharding, "spec") and said(g(x)) == (("x", "y"), spec)
 
 
@@ -260,7 +260,7 @@ def test_arrays_made_of_parts():
 def test_a_mesh_of_one_device():
     one = named("d", mesh=Mesh(ALL[3:4], "d"))
     x = device_put(X, one)
-    assert x.device == ALL[3] and said(x) == (("d",), P("d")) and x.sharding == single(ALL[3])
+    assert x.device == ALL[3] and said(x) == (("d",), P("d")) and x.sharding == single_device_sharding(ALL[3])
     y = jit(lambda a: a + 1)(x)
     assert y.device == ALL[3] and said(y) == (("d",), P()) and said(x * 2)[0] == ("d",)
     np.testing.assert_array_equal(jit(lambda a: a, in_shardings=one)(X), X)
@@ -276,12 +276,12 @@ def test_methods_of_shardings():
         s.check_compatible_aval((8, 3))
     with pytest.raises(ValueError, match="in the default memory of devices"):
         s.with_memory_kind("pinned_host")
-    assert SingleDeviceSharding(ALL[2]) is single(ALL[2])
-    assert GSPMDSharding(ALL, "{devices=[4,2]<=[8]}") is mapped(ALL, 2, ((0, 4), (1, 2)))
+    assert SingleDeviceSharding(ALL[2]) is single_device_sharding(ALL[2])
+    assert GSPMDSharding(ALL, "{devices=[4,2]<=[8]}") is mapped_sharding(ALL, 2, ((0, 4), (1, 2)))
     assert GSPMDSharding(ALL, named("x")._to_xla_hlo_sharding(1)) == named("x")
-    assert GSPMDSharding.get_replicated(ALL) == replicated(ALL)
-    assert PmapSharding.default((8, 2)) is mapped(ALL, 2, ((0, 8),))
-    assert PmapSharding.default((2, 4), 1, ALL[4:]) is mapped(ALL[4:], 2, ((1, 4),))
+    assert GSPMDSharding.get_replicated(ALL) == replicated_sharding(ALL)
+    assert PmapSharding.default((8, 2)) is mapped_sharding(ALL, 2, ((0, 8),))
+    assert PmapSharding.default((2, 4), 1, ALL[4:]) is mapped_sharding(ALL[4:], 2, ((1, 4),))
 
 
 def test_classes_show_what_their_objects_can():
@@ -314,7 +314,8 @@ def test_classes_show_what_their_objects_can():
                                      (ShardingSpec((Unstacked(8),), (Replicated(8),)), ALL, "ShardedAxis.k. once for each")):
         with pytest.raises(ValueError, match=words):
             PmapSharding(devices_of, given)
-    assert not hasattr(mapped(ALL[::-1], 1, ((0, 8),)), "mesh") and not hasattr(single(ALL[0]), "sharding_spec")
+    assert not hasattr(mapped_sharding(ALL[::-1], 1, ((0, 8),)),
+                       "mesh") and not hasattr(single_device_sharding(ALL[0]), "sharding_spec")
     assert PmapSharding.default((8,)).devices.tolist() == [*ALL] and hasattr(PositionalSharding, "replicate")
     assert not hasattr(SingleDeviceSharding, "spec")
 

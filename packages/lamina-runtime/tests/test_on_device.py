@@ -5,10 +5,12 @@ import sys
 import numpy as np
 import pytest
 from lamina_parallel import pmap
-from lamina_runtime import (GSPMDSharding, TransferCounts, device_put, device_put_replicated, device_put_sharded, devices,
-                            exchanges, owner, safe_launch, transfer_counts)
-from lamina_runtime.shardings import device_list, mapped, replicated, single
-from lamina_runtime.transfers import spread
+from lamina_runtime import (GSPMDSharding, TransferCounts, device_put, device_put_replicated, device_put_sharded,
+                            devices, transfer_counts)
+from lamina_runtime._array import compiled_reshard
+from lamina_runtime._backend import client_state, launch_guards
+from lamina_runtime._sharding.shardings import device_list, mapped_sharding, replicated_sharding, single_device_sharding
+from lamina_runtime._array.transfer import put_with_sharding
 from lamina_tracing import jit, lax
 
 ALL = tuple(devices())
@@ -16,10 +18,13 @@ SHAPE = (24, 8)
 HOST = np.arange(192, dtype=np.float32).reshape(SHAPE)
 BACK, FOUR, THREE, TWO = ALL[::-1], (ALL[5], ALL[2], ALL[7], ALL[0]), (ALL[4], ALL[1], ALL[2]), (ALL[6], ALL[1])
 PLACES = {
-    "rows": mapped(ALL, 2, ((0, 8),)), "columns": mapped(ALL, 2, ((1, 8),)), "rows backwards": mapped(BACK, 2, ((0, 8),)),
-    "four": mapped(FOUR, 2, ((0, 4),)), "three": mapped(THREE, 2, ((0, 3),)), "two columns": mapped(TWO, 2, ((1, 2),)),
-    "grid": mapped(ALL, 2, ((1, 2), (0, 4))), "copies": mapped(FOUR, 2, ((0, 2),), 2), "one": single(ALL[3]),
-    "everywhere": replicated(BACK), "everywhere on three": replicated(THREE)}
+    "rows": mapped_sharding(ALL, 2, ((0, 8),)), "columns": mapped_sharding(ALL, 2, ((1, 8),)),
+          "rows backwards": mapped_sharding(BACK, 2, ((0, 8),)),
+    "four": mapped_sharding(FOUR, 2, ((0, 4),)), "three": mapped_sharding(THREE, 2, ((0, 3),)),
+          "two columns": mapped_sharding(TWO, 2, ((1, 2),)),
+    "grid": mapped_sharding(ALL, 2, ((1, 2), (0, 4))), "copies": mapped_sharding(FOUR, 2, ((0, 2),), 2),
+          "one": single_device_sharding(ALL[3]),
+    "everywhere": replicated_sharding(BACK), "everywhere on three": replicated_sharding(THREE)}
 
 
 def unmoved(before):
@@ -35,7 +40,7 @@ def test_any_placement_to_any_other():
             unmoved(before)
             assert y.sharding is b and y.committed, (a, name)
             np.testing.assert_array_equal(y, HOST)
-            for mine, hosts in zip(y.addressable_shards, spread(HOST, y.aval, b).addressable_shards):
+            for mine, hosts in zip(y.addressable_shards, put_with_sharding(HOST, y.aval, b).addressable_shards):
                 assert mine.device == hosts.device
                 np.testing.assert_array_equal(mine.data, hosts.data)
 
@@ -51,7 +56,7 @@ def test_every_dtype(dtype):
 def test_empty_arrays_and_scalars():
     x = device_put(np.zeros((8, 0), np.float32), PLACES["rows"])
     assert device_put(x, ALL[2]).shape == (8, 0)
-    s = device_put(device_put(np.float32(3), replicated(ALL)), replicated(THREE))
+    s = device_put(device_put(np.float32(3), replicated_sharding(ALL)), replicated_sharding(THREE))
     assert float(s) == 3
 
 
@@ -97,7 +102,7 @@ def test_iteration_over_rows_that_are_split():
         rows = list(x)
         unmoved(before)
         np.testing.assert_array_equal(np.stack(rows), HOST)
-    many = device_put(np.arange(800, dtype=np.int32), mapped(ALL, 1, ((0, 8),)))
+    many = device_put(np.arange(800, dtype=np.int32), mapped_sharding(ALL, 1, ((0, 8),)))
     assert [int(v) for v in many] == list(range(800))
 
 
@@ -140,7 +145,7 @@ def test_a_deleted_array_is_named():
     (np.float32(1), "columns", r"2 dimensions.*0 dim"),
     (HOST[None], "grid", "2 dimensions.*4 x 2 parts.*3 dim")])
 def test_placements_that_do_not_fit(value, place, words):
-    for x in (value, device_put(value), device_put(value, replicated(ALL))):
+    for x in (value, device_put(value), device_put(value, replicated_sharding(ALL))):
         with pytest.raises(ValueError, match=words):
             device_put(x, PLACES[place])
 
@@ -155,14 +160,15 @@ def test_placements_of_jaxlibs_class():
         assert y.sharding == PLACES["rows"]
         np.testing.assert_array_equal(y, 2 * HOST)
     with pytest.raises(ValueError, match="with_sharding_constraint: dimension 0 .* length 3"):
-        lax.with_sharding_constraint(device_put(HOST[:3], replicated(ALL)), own)
+        lax.with_sharding_constraint(device_put(HOST[:3], replicated_sharding(ALL)), own)
 
 
 def test_constraints_keep_the_order_of_devices():
     for order in (ALL, BACK, FOUR, TWO):
         n = len(order)
-        places = [replicated(order), mapped(order, 2, ((0, n),)), mapped(order, 2, ((1, n),))]
-        places += [mapped(order, 2, ((1, 2), (0, n // 2))), mapped(order, 2, ((1, 2),), n // 2)] if n > 2 else []
+        places = [replicated_sharding(order), mapped_sharding(order, 2, ((0, n),)), mapped_sharding(order, 2, ((1, n),))]
+        places += [mapped_sharding(order, 2, ((1, 2), (0, n // 2))),
+                   mapped_sharding(order, 2, ((1, 2),), n // 2)] if n > 2 else []
         for a in places:
             x = device_put(HOST, a)
             for b in places:
@@ -191,9 +197,9 @@ def test_transfers_are_counted():
 def test_plans_are_remembered():
     x = device_put(HOST, PLACES["rows"])
     device_put(x, PLACES["columns"])
-    known = dict(owner.current.ways)
+    known = dict(client_state.current.reshard_plans)
     device_put(x, PLACES["columns"])
-    assert known and owner.current.ways == known
+    assert known and client_state.current.reshard_plans == known
 
 
 def same_devices():
@@ -203,7 +209,7 @@ def same_devices():
     for order in (ALL, BACK, shuffled):
         split = [(((0, 8),), 1), (((1, 8),), 1), (((0, 4), (1, 2)), 1), (((1, 4), (0, 2)), 1), (((0, 2),), 4),
                  (((0, 2), (1, 2)), 2)]
-        made += [replicated(order), *[mapped(order, 2, dims, copies) for dims, copies in split]]
+        made += [replicated_sharding(order), *[mapped_sharding(order, 2, dims, copies) for dims, copies in split]]
     return made
 
 
@@ -221,7 +227,7 @@ def test_between_placements_of_the_same_devices_one_program_runs():
             if y is not x:
                 x.delete()
             np.testing.assert_array_equal(y, HOST)
-            for mine, hosts in zip(y.addressable_shards, spread(HOST, y.aval, b).addressable_shards):
+            for mine, hosts in zip(y.addressable_shards, put_with_sharding(HOST, y.aval, b).addressable_shards):
                 assert mine.device == hosts.device
                 np.testing.assert_array_equal(mine.data, hosts.data)
 
@@ -244,11 +250,11 @@ def python_calls(act):
 def test_an_exchange_takes_few_calls_and_is_counted():
     for devs in (ALL, ALL[:2]):
         n = len(devs)
-        x = device_put(HOST, mapped(devs, 2, ((0, n),)))
-        there = mapped(devs, 2, ((1, n),))
+        x = device_put(HOST, mapped_sharding(devs, 2, ((0, n),)))
+        there = mapped_sharding(devs, 2, ((1, n),))
         device_put(x, there)
         assert python_calls(lambda: device_put(x, there)) < 60, n
-    window = safe_launch.window_of(ALL[0].client)
+    window = launch_guards.client_window(ALL[0].client)
     if window is not None:
         window.drain()
         device_put(x, there)
@@ -256,9 +262,9 @@ def test_an_exchange_takes_few_calls_and_is_counted():
 
 
 def test_an_exchange_that_would_gather_sends_parts_instead():
-    x = device_put(np.zeros((512, 512), np.float32), mapped(ALL, 2, ((0, 2), (1, 2)), 2))
-    there = mapped(ALL, 2, ((0, 8),))
-    assert exchanges.exchanged(x, there) is None
+    x = device_put(np.zeros((512, 512), np.float32), mapped_sharding(ALL, 2, ((0, 2), (1, 2)), 2))
+    there = mapped_sharding(ALL, 2, ((0, 8),))
+    assert compiled_reshard.reshard_compiled(x, there) is None
     before = transfer_counts()
     assert device_put(x, there).sharding == there
     unmoved(before)
@@ -269,7 +275,8 @@ def test_every_dtype_is_exchanged(dtype):
     host = np.asarray(jit(lambda x: lax.convert_element_type(x, dtype))(HOST % 3))
     x = device_put(host, PLACES["rows"])
     for name in ("columns", "grid", "rows backwards"):
-        x = device_put(x, PLACES[name]) if name != "grid" else device_put(x, mapped(ALL, 2, ((1, 2), (0, 4))), donate=True)
+        x = device_put(x, PLACES[name]) if name != "grid" else device_put(x, mapped_sharding(ALL, 2, ((1, 2), (0, 4))),
+                                                                          donate=True)
         assert x.dtype == host.dtype
         np.testing.assert_array_equal(np.asarray(x), host)
     y = device_put(lax.convert_element_type(x, "float32"), PLACES["everywhere"])

@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 from lamina_ir import config
 from lamina_parallel import pmap
-from lamina_runtime import (backends, compiling, device_put, devices, effects_barrier, live_arrays, owner, shardings)
+from lamina_runtime._backend import backends, client_state
+from lamina_runtime._compile import executable_cache
+from lamina_runtime import device_put, devices, effects_barrier, live_arrays
+from lamina_runtime._sharding import shardings
 from lamina_tracing import debug, jit, lax
 
 X = np.arange(32, dtype=np.float32).reshape(8, 4)
@@ -61,7 +64,7 @@ def in_a_process(what):
 def closed():
     met, first, counts = Met(), None, []
     for epoch in range(4):
-        assert owner.current.epoch == backends.generation() == epoch
+        assert client_state.current.epoch == backends.client_epoch() == epoch
         found = met()
         first = first or found
         for name in found:
@@ -75,7 +78,7 @@ def closed():
         gc.collect()
         counts.append(threads())
         assert client() is None and busy >= counts[-1] + 8, (epoch, busy, counts)
-        assert compiling.resident() == (0, 0) and not owner.current.clients
+        assert executable_cache.memory_usage() == (0, 0) and not client_state.current.clients
     effects_barrier()
     assert len(met.seen) == 16 and max(counts) == min(counts)
 
@@ -113,7 +116,7 @@ def old_arrays():
     np.testing.assert_array_equal(np.asarray(old), want)
     np.testing.assert_array_equal(np.asarray(mapped), want)
     for x in (device_put(old, devices()[1]), device_put(mapped, devices()[1]),
-              device_put(mapped, shardings.replicated(tuple(devices())))):
+              device_put(mapped, shardings.replicated_sharding(tuple(devices())))):
         np.testing.assert_array_equal(x, want)
         f(x)
     for k, want, arg in zip(over, before, (X, X, wide)):  # what a function closes over comes along
@@ -209,7 +212,7 @@ def what_refuses_lets_go():
         del call
         while gc.collect():
             pass
-        assert not owner.closed_clients(), name
+        assert not client_state.closed_clients(), name
 
 
 def test_what_was_refused_does_not_keep_the_client():

@@ -6,26 +6,28 @@ import sys
 import numpy as np
 import pytest
 from lamina_ir import aval_of, config
-from lamina_runtime import backends, default_device, device_put, live_arrays, owner, ready_numbers, transfer_guard
+from lamina_runtime._backend import backends, client_state
+from lamina_runtime import default_device, device_put, live_arrays, transfer_guard
+from lamina_runtime._array import scalar_cache
 from lamina_parallel import pmap
-from lamina_tracing import jit, lax, slots
+from lamina_tracing import jit, lax, hooks
 
 
 @pytest.fixture(autouse=True)
 def _as_new(monkeypatch):
-    monkeypatch.setattr(slots.operators, "beside", ready_numbers.beside)
-    monkeypatch.setattr(owner.current, "numbers", {float: {}, int: {}})
+    monkeypatch.setattr(hooks.operators, "device_scalar_like", scalar_cache.device_scalar_like)
+    monkeypatch.setattr(client_state.current, "scalar_cache", {float: {}, int: {}})
 
 
 def third(x, number):
-    return [slots.operators.beside(x, number) for _ in range(3)][-1]
+    return [hooks.operators.device_scalar_like(x, number) for _ in range(3)][-1]
 
 
 @pytest.mark.parametrize("number", [0.9, -2.5, 1e30, 0.0, -0.0, 7, 0, -1, 2**31 - 1])
 @pytest.mark.parametrize("wide", [False, True])
 def test_a_number_that_comes_again_is_an_array_of_the_same_type(number, wide):
     with config.enable_x64(wide):
-        slots.operators.beside = ready_numbers.beside
+        hooks.operators.device_scalar_like = scalar_cache.device_scalar_like
         ready = third(device_put(np.float32(1)), number)
         assert ready.aval == aval_of(number) and ready.weak_type and not ready.committed
         assert np.asarray(ready).tobytes() == np.asarray(number, ready.dtype).tobytes()
@@ -71,14 +73,14 @@ def test_as_many_as_there_is_room_for():
     x = device_put(np.float32(1))
     for n in range(2000):
         third(x, n + 0.5)
-    assert len(owner.current.numbers[float]) <= 256
+    assert len(client_state.current.scalar_cache[float]) <= 256
 
 
 def test_another_width_and_other_clients_have_numbers_of_their_own():
     code = """
 import numpy as np
 from lamina_ir import config
-from lamina_runtime import backends, device_put
+from lamina_runtime import device_put; from lamina_runtime._backend import backends
 from lamina_tracing import slots
 def dtype_of_third():
     x = device_put(np.float32(1))

@@ -2,9 +2,9 @@
 import lamina_runtime
 import numpy as np
 from lamina_ir import config
-from lamina_runtime import owner
-from lamina_runtime.repeats import MOST, Repeats
-from lamina_runtime.trees_cpp import REGISTRY
+from lamina_runtime._backend import client_state
+from lamina_runtime._dispatch.multi_process_call_cache import MAX_SIGNATURES, CallCache
+from lamina_runtime._jaxlib.pytree_registry import REGISTRY
 
 
 class Program:
@@ -19,7 +19,7 @@ def noted(repeats, *args):
 
 
 def test_only_calls_that_are_alike():
-    repeats = Repeats()
+    repeats = CallCache()
     x, y = lamina_runtime.device_put(np.ones(3, np.float32)), np.ones((2, 2))
     program = noted(repeats, x, {"y": y}, 2.0)
     found = repeats.find((x, {"y": y + 1}, 3.0), {})
@@ -35,7 +35,7 @@ def test_only_calls_that_are_alike():
 
 
 def test_integers_are_looked_at_and_programs_let_go():
-    repeats = Repeats()
+    repeats = CallCache()
     noted(repeats, 3)
     assert repeats.find((3,), {}) is None  # their type follows from their size
     y = np.ones(3, np.float32)
@@ -43,15 +43,16 @@ def test_integers_are_looked_at_and_programs_let_go():
     assert repeats.find((y,), {})[0] is program
     del program
     assert repeats.find((y,), {}) is None
-    kept = [noted(repeats, np.ones(n)) for n in range(3 * MOST)]
-    assert len(owner.current.repeats[repeats]) == MOST and repeats.find((np.ones(len(kept) - 1),), {})[0] is kept[-1]
+    kept = [noted(repeats, np.ones(n)) for n in range(3 * MAX_SIGNATURES)]
+    assert len(client_state.current.call_caches[repeats]) == MAX_SIGNATURES and repeats.find((np.ones(len(kept) - 1),),
+                                                                                             {})[0] is kept[-1]
     repeats.forget()
     assert repeats.find((y,), {}) is None
 
 
 def test_what_is_known_goes_with_the_clients(monkeypatch):
-    repeats, y = Repeats(), np.ones(3, np.float32)
+    repeats, y = CallCache(), np.ones(3, np.float32)
     program = noted(repeats, y)
     assert repeats.find((y,), {})[0] is program
-    monkeypatch.setattr(owner, "current", owner.Owner(owner.current.epoch + 1))
+    monkeypatch.setattr(client_state, "current", client_state.ClientState(client_state.current.epoch + 1))
     assert repeats.find((y,), {}) is None

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from lamina_ir import ShapeError
 from lamina_parallel import pmap
-from lamina_runtime import device_put, devices, live_arrays, safe_launch
+from lamina_runtime import device_put, devices, live_arrays
+from lamina_runtime._backend import launch_guards
 from lamina_tracing import jit, lax
 
 
@@ -21,7 +22,7 @@ class Fake:
         self.deleted = deleted
 
     def _rewrap_with_aval_and_sharding(self, aval, sharding):
-        assert aval is safe_launch.IN_FLIGHT
+        assert aval is launch_guards.IN_FLIGHT_AVAL
         return self
 
     def is_deleted(self):
@@ -33,52 +34,52 @@ class Fake:
 
 def test_window_waits_for_the_oldest(monkeypatch):
     waited = []
-    monkeypatch.setattr(safe_launch, "_wait", waited.append)
-    w, outs = safe_launch.Window(), [Fake() for _ in range(20)]
+    monkeypatch.setattr(launch_guards, "_wait", waited.append)
+    w, outs = launch_guards.Window(), [Fake() for _ in range(20)]
     for o in outs:
-        w.passed([o])
-    step = safe_launch.STRIDE  # the first of each so many stands for those before it
-    assert waited == outs[:20 - safe_launch.WINDOW:step]
+        w.note_launch([o])
+    step = launch_guards.STRIDE  # the first of each so many stands for those before it
+    assert waited == outs[:20 - launch_guards.WINDOW:step]
     w.drain()
     assert waited == outs[::step]
 
 
 def test_window_counts_each_change_of_devices(monkeypatch):
     waited, kinds = [], [SimpleNamespace(_internal_device_list=(i,)) for i in range(3)]
-    monkeypatch.setattr(safe_launch, "_wait", waited.append)
-    w, outs = safe_launch.Window(), [Fake() for _ in range(12)]
+    monkeypatch.setattr(launch_guards, "_wait", waited.append)
+    w, outs = launch_guards.Window(), [Fake() for _ in range(12)]
     for i, o in enumerate(outs):
         o._sharding = kinds[i % 3]
-        w.passed([o])
+        w.note_launch([o])
     w.drain()
     assert waited == outs
 
 
 def test_window_holds_the_smallest_result_and_no_large_ones(monkeypatch):
     waited = []
-    monkeypatch.setattr(safe_launch, "_wait", waited.append)
-    w, outs, large = safe_launch.Window(), [Fake() for _ in range(20)], [Fake() for _ in range(20)]
+    monkeypatch.setattr(launch_guards, "_wait", waited.append)
+    w, outs, large = launch_guards.Window(), [Fake() for _ in range(20)], [Fake() for _ in range(20)]
     for o, more in zip(outs, large):
-        more.nbytes = safe_launch.HELD // 4
-        w.passed([more, o])
+        more.nbytes = launch_guards.MAX_HELD_BYTES // 4
+        w.note_launch([more, o])
     assert waited == outs[:17]  # three and a little are in flight
     w.drain()
     waited.clear()
     for o, more in zip(outs, large):
-        more.nbytes = safe_launch.HELD
-        w.passed([o, more])
-    w.passed([])
+        more.nbytes = launch_guards.MAX_HELD_BYTES
+        w.note_launch([o, more])
+    w.note_launch([])
     assert waited == outs
 
 
 def test_window_lets_go_of_large_results_that_have_come(monkeypatch):
-    monkeypatch.setattr(safe_launch, "_wait", lambda x: None)
-    w, outs = safe_launch.Window(), [Fake() for _ in range(4)]
+    monkeypatch.setattr(launch_guards, "_wait", lambda x: None)
+    w, outs = launch_guards.Window(), [Fake() for _ in range(4)]
     for i, o in enumerate(outs):
-        o.nbytes = safe_launch.HELD // 4
-        w.passed([o])
+        o.nbytes = launch_guards.MAX_HELD_BYTES // 4
+        w.note_launch([o])
         o.ready = i < 2
-    assert w._pending[0] == (outs[3], 2, safe_launch.HELD // 2)  # it stands for the third, the first two have come
+    assert w._pending[0] == (outs[3], 2, launch_guards.MAX_HELD_BYTES // 2)  # it stands for the third, the first two have come
     w.drain()
     assert not w._pending
 
@@ -86,18 +87,18 @@ def test_window_lets_go_of_large_results_that_have_come(monkeypatch):
 def test_a_loop_that_waits_makes_no_array_of_the_window(monkeypatch):
     made = []
     monkeypatch.setattr(Fake, "_rewrap_with_aval_and_sharding", lambda self, *types: made.append(self) or self)
-    for size in (4, safe_launch.HELD // 2):
-        w, outs = safe_launch.Window(), [Fake() for _ in range(safe_launch.WINDOW)]
+    for size in (4, launch_guards.MAX_HELD_BYTES // 2):
+        w, outs = launch_guards.Window(), [Fake() for _ in range(launch_guards.WINDOW)]
         for o in outs:
             o.nbytes = size
-            w.passed([o])
+            w.note_launch([o])
             o.ready = True
         assert made == outs[:1] and not w._pending  # the first one is the first on its devices
         outs[-1].ready = False  # from here on nobody waits
-        for o in (more := [Fake() for _ in range(safe_launch.STRIDE)]):
+        for o in (more := [Fake() for _ in range(launch_guards.STRIDE)]):
             o.nbytes = 4
-            w.passed([o])
-        assert made[-1] is more[safe_launch.STRIDE - 2 if size == 4 else 0] and len(w._pending) == 1
+            w.note_launch([o])
+        assert made[-1] is more[launch_guards.STRIDE - 2 if size == 4 else 0] and len(w._pending) == 1
         made.clear()
 
 
@@ -105,7 +106,7 @@ def test_window_keeps_nobodys_array():
     f = pmap(lambda x: lax.psum(x, "i"), axis_name="i")
     x = pmap(lambda x: x)(np.ones((8, 2), np.float32))
     before = {id(a) for a in live_arrays()}
-    outs = [f(x) for _ in range(safe_launch.WINDOW)]
+    outs = [f(x) for _ in range(launch_guards.WINDOW)]
     refs = [weakref.ref(o) for o in outs]
     del outs
     gc.collect()
@@ -115,47 +116,47 @@ def test_window_keeps_nobodys_array():
 
 @pytest.mark.parametrize("loss", [False, True])
 def test_a_loop_needs_the_memory_of_one_that_waits(loss):
-    n = safe_launch.HELD // 8  # large, as eight of these together are
+    n = launch_guards.MAX_HELD_BYTES // 8  # large, as eight of these together are
     if loss:
         f = pmap(lambda p, x: (lax.pmean(lax.add(p, x), "i"), lax.psum(lax.slice(x, (0,), (1,)), "i")), axis_name="i")
     else:
         f = pmap(lambda p, x: (lax.pmean(lax.add(p, x), "i"),), axis_name="i")
     x = pmap(lambda i: lax.broadcast_in_dim(i, (n,), ()))(np.arange(8, dtype=np.float32))
     p, client = x, devices()[0].client
-    window = safe_launch.window_of(client)
+    window = launch_guards.client_window(client)
     if window is None:
         pytest.skip("this jaxlib needs no window")
     window.drain()
     for _ in range(6):
         p = f(p, x)[0]
         alive = [a.aval for a in client.live_arrays()]
-        assert p.is_ready() and not any(t is safe_launch.IN_FLIGHT for t in alive)
+        assert p.is_ready() and not any(t is launch_guards.IN_FLIGHT_AVAL for t in alive)
         assert sum(t is not None and t.shape == (8, n) for t in alive) <= 2
 
 
 def test_no_window_where_none_is_needed(monkeypatch):
     client = devices()[0].client
-    monkeypatch.setattr(safe_launch._jaxlib, "COLLECTIVES_BLOCK_LAUNCHES", False)
-    assert safe_launch.window_of(client) is None
+    monkeypatch.setattr(launch_guards._jaxlib, "COLLECTIVES_BLOCK_LAUNCHES", False)
+    assert launch_guards.client_window(client) is None
     f = pmap(lambda x: lax.psum(x, "i"), axis_name="i")
     x = np.ones(8, np.float32)
     assert np.asarray(f(x)).tolist() == [8] * 8 and np.asarray(jit(f)(x)).tolist() == [8] * 8
-    monkeypatch.setattr(safe_launch._jaxlib, "COLLECTIVES_BLOCK_LAUNCHES", True)
-    assert safe_launch.window_of(client) is safe_launch.window_of(client) is not None
+    monkeypatch.setattr(launch_guards._jaxlib, "COLLECTIVES_BLOCK_LAUNCHES", True)
+    assert launch_guards.client_window(client) is launch_guards.client_window(client) is not None
 
 
 def test_window_holds_when_results_are_donated_onward(monkeypatch):
     waited = []
-    monkeypatch.setattr(safe_launch, "_wait", waited.append)
-    w = safe_launch.Window()
+    monkeypatch.setattr(launch_guards, "_wait", waited.append)
+    w = launch_guards.Window()
     gap, worst = 0, 0
     for _ in range(100):
         before, new = len(waited), Fake()
-        w.passed([new])
+        w.note_launch([new])
         gap = 0 if len(waited) > before else gap + 1
         worst = max(worst, gap)
         new.deleted = True
-    assert worst <= 2 * safe_launch.WINDOW and len(waited) > 5
+    assert worst <= 2 * launch_guards.WINDOW and len(waited) > 5
 
 
 @pytest.mark.parametrize("mapped", [False, True])

@@ -30,7 +30,7 @@ def test_each_step_knows_its_types():
     traced = f.trace(SPEC, {"a": 1.0})
     assert isinstance(f, stages.Wrapped)
     for step in (traced, traced.lower(), traced.lower().compile()):
-        assert step.in_avals[0][0].long() == "float32[2,3]"
+        assert step.in_avals[0][0].str_long() == "float32[2,3]"
         assert step.args_info[0][1]["a"] == stages.ArgInfo(step.in_avals[0][1]["a"], False)
         assert step.out_info["y"].shape == (2, 3) and step.donate_argnums == ()
         assert step.in_tree.num_leaves == 2 and step.out_tree.num_leaves == 2

@@ -3,7 +3,7 @@ import pytest
 from lamina_ir import dtypes
 from lamina_runtime import (block_until_ready, device_get, device_put, device_put_replicated, device_put_sharded,
                             devices, from_dlpack, local_devices)
-from lamina_runtime.shardings import mapped, replicated
+from lamina_runtime._sharding.shardings import mapped_sharding, replicated_sharding
 from lamina_tracing import jit, lax
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -19,11 +19,11 @@ def test_trees_and_commitment():
 
 
 def test_shardings_as_targets():
-    s = mapped(tuple(devices()), 2, ((0, 8),))
+    s = mapped_sharding(tuple(devices()), 2, ((0, 8),))
     x = device_put(np.arange(16.0).reshape(8, 2), s)
     assert x.sharding is s
     np.testing.assert_array_equal(device_put(x, devices()[2]), np.arange(16.0).reshape(8, 2))
-    r = device_put(X, replicated(tuple(devices())))
+    r = device_put(X, replicated_sharding(tuple(devices())))
     np.testing.assert_array_equal(r, X)
     np.testing.assert_array_equal(device_put(r, devices()[6]), X)
     with pytest.raises(ValueError, match="cannot be split over 8"):
@@ -93,7 +93,7 @@ def test_from_dlpack():
 
 
 def test_arrays_are_made_where_they_should_lie():
-    rows = mapped(tuple(devices()), 2, ((0, 8),))
+    rows = mapped_sharding(tuple(devices()), 2, ((0, 8),))
     assert lax.full((8, 2), 1.0, sharding=rows).sharding == rows
     assert lax.full_like(np.ones((8, 2)), 1.0, sharding=rows).sharding == rows
     np.testing.assert_array_equal(jit(lambda x: x + lax.full((8, 2), 1.0, sharding=rows))(np.zeros((8, 2))), np.ones((8, 2)))

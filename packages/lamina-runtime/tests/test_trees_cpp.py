@@ -2,7 +2,7 @@ import pickle
 from collections import OrderedDict, defaultdict, namedtuple
 
 from lamina_ir import trees
-from lamina_runtime import trees_cpp
+from lamina_runtime._jaxlib import pytree_registry
 
 Point = namedtuple("Point", "x y")
 
@@ -16,7 +16,7 @@ trees.register_pytree_node(Early, lambda e: ((e.a,), None), lambda data, childre
 
 
 def test_registry_is_in_use():
-    assert isinstance(trees.backend(), trees_cpp.JaxlibBackend)
+    assert isinstance(trees.backend(), pytree_registry.JaxlibBackend)
 
 
 def test_round_trips():

@@ -57,7 +57,7 @@ def test_boxes(shape, spec, text, capsys):
     visualize_sharding(shape, NamedSharding(MESH, spec), use_color=False)
     assert capsys.readouterr().out == 2 * text
     picture = visualize(x)
-    assert f"{picture}\n" == f"{x.aval.long()} on {x.sharding}\n{text}"
+    assert f"{picture}\n" == f"{x.aval.str_long()} on {x.sharding}\n{text}"
     drawing = ElementTree.fromstring(picture._repr_svg_())
     said = [t.text for t in drawing.iter("{http://www.w3.org/2000/svg}text")]
     for shard in x.addressable_shards:

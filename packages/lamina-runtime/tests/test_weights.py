@@ -3,9 +3,11 @@ import numpy as np
 import pytest
 from lamina_autodiff import custom_jvp, custom_vjp
 from lamina_ir import prims
-from lamina_runtime import _jaxlib, compiling
-from lamina_runtime.weights import (
-    _APART, _CHOSEN, _EXACT, _LIBRARIES, _MULTIPLY, _ROUNDS, _SHAPES, _SINGLE, _STEADY, Effort, effort)
+from lamina_runtime import _jaxlib
+from lamina_runtime._compile import executable_cache
+from lamina_runtime._compile.compile_effort import (_NON_SUMMING, _SELECTING, _EXACT, _LIBRARIES, _MULTIPLY,
+                                                    _ROUNDED_ONCE, _SHAPES, _AS_FAST_ROLLED, _STEADY_FAMILIES,
+                                                    CompileEffort, compile_effort)
 from lamina_tracing import jit, lax, make_jaxpr
 from lamina_tracing.extend import bind
 
@@ -54,7 +56,7 @@ STEADY = {
 @pytest.mark.parametrize("name", STEADY)
 def test_steady_programs_are_cheap_and_keep_every_bit(name):
     f = STEADY[name]
-    assert effort(make_jaxpr(f)(X)).cheap
+    assert compile_effort(make_jaxpr(f)(X)).cheap
     cheap = jit(f).lower(X).compile()
     if not _jaxlib.cheap_overrides():
         pytest.skip("this jaxlib has one emitter")
@@ -78,8 +80,8 @@ ROUNDING = [twenty(lax.sin), twenty(joined), twenty(lambda x: lax.add(lax.transp
 
 @pytest.mark.parametrize("f", ROUNDING)
 def test_what_rounds_is_cheap_unless_random_numbers_are_drawn(f):
-    assert effort(make_jaxpr(f)(X)).cheap
-    assert not effort(make_jaxpr(lambda x: (f(x), drawn(x)))(X)).cheap
+    assert compile_effort(make_jaxpr(f)(X)).cheap
+    assert not compile_effort(make_jaxpr(lambda x: (f(x), drawn(x)))(X)).cheap
 
 
 def test_cheap_programs_are_as_exact():
@@ -101,7 +103,7 @@ def test_cheap_programs_are_as_exact():
     cheap = jit(f).lower(X).compile()
     usual = jit(f).lower(X).compile(compiler_options={name: True for name, _ in _jaxlib.cheap_overrides()})
     a, b = ([np.abs(np.asarray(run(v)) - exact(v.astype(np.float64))).max() for v in x] for run in (cheap, usual))
-    assert effort(make_jaxpr(f)(X)).cheap and 0.8 < np.mean(a) / np.mean(b) < 1.25
+    assert compile_effort(make_jaxpr(f)(X)).cheap and 0.8 < np.mean(a) / np.mean(b) < 1.25
 
 
 @pytest.mark.parametrize("f, x", [
@@ -110,17 +112,17 @@ def test_cheap_programs_are_as_exact():
     (lambda x: lax.while_loop(lambda c: lax.lt(lax.reduce_max(c, (0, 1)), 9.0), lambda c: lax.add(c, 1.0), x), X),
 ])
 def test_programs_with_digits_or_speed_to_lose_are_not(f, x):
-    assert not effort(make_jaxpr(f)(x)).cheap
+    assert not compile_effort(make_jaxpr(f)(x)).cheap
 
 
 def test_few_equations_are_cheap_and_many_are_not():
-    assert effort(make_jaxpr(lambda x: lax.mul(lax.sin(x), 2.0))(X)).cheap
-    assert not effort(make_jaxpr(lambda x: [twenty(lax.neg)(x) for _ in range(10)])(X)).cheap
+    assert compile_effort(make_jaxpr(lambda x: lax.mul(lax.sin(x), 2.0))(X)).cheap
+    assert not compile_effort(make_jaxpr(lambda x: [twenty(lax.neg)(x) for _ in range(10)])(X)).cheap
 
 
 def test_names_are_those_of_ops_and_their_families():
-    assert {*_CHOSEN, *_EXACT, *_MULTIPLY, *_ROUNDS, *_SHAPES} <= {p.name for p in prims.ALL}
-    assert {*_APART, *_STEADY, *_LIBRARIES, *_SINGLE} <= {p.family for p in prims.ALL}
+    assert {*_SELECTING, *_EXACT, *_MULTIPLY, *_ROUNDED_ONCE, *_SHAPES} <= {p.name for p in prims.ALL}
+    assert {*_NON_SUMMING, *_STEADY_FAMILIES, *_LIBRARIES, *_AS_FAST_ROLLED} <= {p.family for p in prims.ALL}
 
 
 def test_functions_with_rules_of_their_own_weigh_what_they_hold():
@@ -133,10 +135,10 @@ def test_functions_with_rules_of_their_own_weigh_what_they_hold():
         return held
 
     for mark in custom_jvp, custom_vjp:
-        assert effort(make_jaxpr(marked(mark, lambda x: lax.exp(lax.sub(x, lax.reduce_max(x, (0, 1))))))(X)).cheap
-        assert not effort(make_jaxpr(lambda x, f=marked(mark, twenty(lax.sin)): (f(x), drawn(x)))(X)).cheap
-        assert not effort(make_jaxpr(marked(mark, lambda x: lax.reduce_sum(x, (0,))))(LARGE)).cheap
-        assert not effort(make_jaxpr(lambda x, f=marked(mark, lambda v: lax.mul(v, v)): (drawn(x), twenty(
+        assert compile_effort(make_jaxpr(marked(mark, lambda x: lax.exp(lax.sub(x, lax.reduce_max(x, (0, 1))))))(X)).cheap
+        assert not compile_effort(make_jaxpr(lambda x, f=marked(mark, twenty(lax.sin)): (f(x), drawn(x)))(X)).cheap
+        assert not compile_effort(make_jaxpr(marked(mark, lambda x: lax.reduce_sum(x, (0,))))(LARGE)).cheap
+        assert not compile_effort(make_jaxpr(lambda x, f=marked(mark, lambda v: lax.mul(v, v)): (drawn(x), twenty(
             lambda v: lax.add(v, f(v)))(x)))(X)).cheap  # the two may become one instruction
 
 
@@ -145,20 +147,25 @@ LONG = np.ones((1000, 16), np.float32)
 
 
 @pytest.mark.parametrize("f, x, expected", [
-    (lax.exp, ROWS, Effort(True, True)), (lambda x: lax.add(lax.log(x), 1.0), LARGE, Effort(True, True)),
-    (lambda x: lax.argmax(x, 1, np.int32), ROWS, Effort(True, True)), (lambda x: lax.sort(x), ROWS, Effort(True, True)),
-    (lambda x: lax.reduce_max(x, (1,)), ROWS, Effort(True, True)), (lambda x: lax.cumsum(lax.gt(x, 0.0).astype(np.int32)), ROWS,
-                                                                    Effort(True, True)),
-    (lambda x: lax.reduce_sum(x, (1,)), ROWS, Effort(True, False)), (lambda x: lax.cumsum(x, 1), ROWS, Effort(True, False)),
-    (lambda x: lax.concatenate([x, x], 1), LONG, Effort(True, False)), (lambda x: lax.argmax(x, 1, np.int32), LONG,
-                                                                        Effort(True, False)),
-    (lambda x: lax.reduce_sum(lax.exp(x), (1,)), ROWS, Effort()), (lambda x: lax.tanh(lax.dot(x, x)), X, Effort(True, False)),
-    (lambda x: lax.dot(x, lax.transpose(x, (1, 0))), ROWS, Effort()),
-    (jit(lambda x: lax.reduce_sum(lax.exp(x), (1,))), ROWS, Effort()),
-    (lax.exp, np.ones((20_000, 3), np.float32), Effort()), (lax.exp, np.ones((20, 3), np.float32), Effort(True, True)),
+    (lax.exp, ROWS, CompileEffort(True, True)), (lambda x: lax.add(lax.log(x), 1.0), LARGE, CompileEffort(True, True)),
+    (lambda x: lax.argmax(x, 1, np.int32), ROWS, CompileEffort(True, True)),
+                                            (lambda x: lax.sort(x), ROWS, CompileEffort(True, True)),
+    (lambda x: lax.reduce_max(x, (1,)), ROWS, CompileEffort(True, True)),
+                                            (lambda x: lax.cumsum(lax.gt(x, 0.0).astype(np.int32)), ROWS,
+                                                                    CompileEffort(True, True)),
+    (lambda x: lax.reduce_sum(x, (1,)), ROWS, CompileEffort(True, False)),
+                                            (lambda x: lax.cumsum(x, 1), ROWS, CompileEffort(True, False)),
+    (lambda x: lax.concatenate([x, x], 1), LONG, CompileEffort(True, False)), (lambda x: lax.argmax(x, 1, np.int32), LONG,
+                                                                        CompileEffort(True, False)),
+    (lambda x: lax.reduce_sum(lax.exp(x), (1,)), ROWS, CompileEffort()),
+                                            (lambda x: lax.tanh(lax.dot(x, x)), X, CompileEffort(True, False)),
+    (lambda x: lax.dot(x, lax.transpose(x, (1, 0))), ROWS, CompileEffort()),
+    (jit(lambda x: lax.reduce_sum(lax.exp(x), (1,))), ROWS, CompileEffort()),
+    (lax.exp, np.ones((20_000, 3), np.float32), CompileEffort()),
+                                            (lax.exp, np.ones((20, 3), np.float32), CompileEffort(True, True)),
 ])
 def test_loops_stay_loops_where_no_floats_are_summed(f, x, expected):
-    assert effort(make_jaxpr(f)(x)) == expected
+    assert compile_effort(make_jaxpr(f)(x)) == expected
 
 
 @pytest.mark.parametrize("f", [
@@ -167,20 +174,20 @@ def test_loops_stay_loops_where_no_floats_are_summed(f, x, expected):
     lambda x: lax.reduce_max(x, (0,)), lambda x: lax.pow(lax.abs(x), 1.7), lax.sin,
     lambda x: lax.concatenate([lax.logistic(x), lax.rev(x, (0,))], 1)])
 def test_loops_that_stay_loops_give_every_bit(f, monkeypatch):
-    assert effort(make_jaxpr(f)(ROWS)).rolled
+    assert compile_effort(make_jaxpr(f)(ROWS)).rolled_loops
     rolled = jit(f).lower(ROWS).compile()(ROWS)
-    compiling._settings.cache_clear()
+    executable_cache._compile_options.cache_clear()
     with monkeypatch.context() as patched:
-        patched.setattr(_jaxlib, "rolled", lambda options: options)
-        compiling.clear_memory()
+        patched.setattr(_jaxlib, "disable_loop_unrolling", lambda options: options)
+        executable_cache.clear_memory()
         usual = jit(lambda x: f(x)).lower(ROWS).compile()(ROWS)
-    compiling._settings.cache_clear()
+    executable_cache._compile_options.cache_clear()
     assert np.asarray(rolled).tobytes() == np.asarray(usual).tobytes()
 
 
 def test_what_leaves_loops_as_they_are_is_understood_by_this_jaxlib():
     plain = _jaxlib.CompileOptions()
     plain.env_option_overrides = [("xla_cpu_enable_fast_math", False)]
-    rolled = _jaxlib.rolled(plain)
+    rolled = _jaxlib.disable_loop_unrolling(plain)
     assert b"xla_cpu_disable_loop_unrolling" in rolled.SerializeAsString()
     assert b"xla_cpu_enable_fast_math" in rolled.SerializeAsString() and rolled.num_replicas == plain.num_replicas

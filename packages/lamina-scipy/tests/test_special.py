@@ -10,7 +10,7 @@ from lamina_autodiff import grad, jacfwd, jvp
 from lamina_batching import vmap
 from lamina_ir import DTypeError, ShapeError, config
 from lamina_scipy import special
-from lamina_scipy._special._deviances import log1p_of
+from lamina_scipy._special._binomial_deviance import log1p_of
 from lamina_tracing import eval_shape, jit
 
 inf, nan = np.inf, np.nan

@@ -8,7 +8,7 @@ import pytest
 
 from lamina_ir import ConcretizationError, UnboundAxisError
 from lamina_tracing import jit, lax
-from lamina_tracing.extend import in_name
+from lamina_tracing.extend import rename_errors
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 X = np.float32([0.5, 1.5, 2.])
@@ -71,7 +71,7 @@ def test_an_op_is_called_by_its_function():
 def test_what_a_callers_function_raises_stays():
     def mine(x):
         raise ValueError("thine: no")
-    told = in_name(lambda f: f(1), "outer")
+    told = rename_errors(lambda f: f(1), "outer")
     with pytest.raises(ValueError, match="^thine: no$"):
         told(mine)
 
@@ -80,4 +80,4 @@ def test_a_setting_that_cannot_be_hashed_is_named():
     def size_of(x, sizes):
         return jit(lambda x, sizes: x, static_argnums=1)(x, sizes)
     with pytest.raises(ValueError, match="sizes must be known and hashable|must be hashable"):
-        in_name(size_of)(X, [1])
+        rename_errors(size_of)(X, [1])

@@ -6,15 +6,18 @@ import numpy as np
 import pytest
 from lamina_ir import config
 from lamina_tracing import ensure_compile_time_eval, jit, lax, make_jaxpr, named_call, named_scope
-from lamina_tracing.lines import is_own_file
-from lamina_tracing.extend import EVALUATION, AxisFrame, Trace, bound_axes, boundary, deeper, now, stage
+from lamina_tracing._core.source_lines import is_library_file
+from lamina_tracing.extend import (EVALUATION, AxisFrame, Trace, extend_axis_env, api_boundary, new_trace_level,
+                                   trace_state, stage)
 
-FILES = ("lamina_tracing/trace.py", "lamina_tracing/stage.py", "lamina_tracing/api.py", "lamina_tracing/tracebacks.py",
-         "lamina_tracing/custom.py", "lamina_ir/_stack_depth.py")
+FILES = ("lamina_tracing/_core/trace.py", "lamina_tracing/_core/staging.py", "lamina_tracing/api.py",
+         "lamina_tracing/_diagnostics/tracebacks.py", "lamina_tracing/_jit/custom_call.py",
+         "lamina_ir/_util/recursion_limit.py")
 
 
 def state():
-    return now.trace, now.depth, now.axes, now.scope, now.source, gc.isenabled(), sys.getrecursionlimit(), config.cache_key()
+    return (trace_state.trace, trace_state.depth, trace_state.axes, trace_state.scope, trace_state.source, gc.isenabled(),
+            sys.getrecursionlimit(), config.cache_key())
 
 
 def interrupted_at(call, number):
@@ -63,11 +66,11 @@ def at_once():
     make_jaxpr(f, axis_env=[("i", 2)])(X)
 
 
-@boundary
+@api_boundary
 def transformed():
-    trace = Trace(now.depth + 1)
+    trace = Trace(trace_state.depth + 1)
     trace.process = lambda prim, args, params: None
-    with deeper(trace), bound_axes(AxisFrame("i", 3, trace)):
+    with new_trace_level(trace), extend_axis_env(AxisFrame("i", 3, trace)):
         lax.neg(X)
 
 
@@ -87,14 +90,14 @@ def test_an_interrupt_at_any_line_leaves_nothing_behind(call, step):
         number += step
     assert number > 20
     call()
-    assert state() == before and now.trace is EVALUATION
+    assert state() == before and trace_state.trace is EVALUATION
 
 
 def test_blocks_and_functions_end_what_they_began_where_no_call_is_around():
     def blocks():
         trace = Trace(1)
-        with deeper(trace):
-            with bound_axes(AxisFrame("i", 3)), named_scope("part"):
+        with new_trace_level(trace):
+            with extend_axis_env(AxisFrame("i", 3)), named_scope("part"):
                 stage(lambda x: [lax.neg(x)], [lax.neg(X).aval])
 
     blocks()
@@ -102,7 +105,7 @@ def test_blocks_and_functions_end_what_they_began_where_no_call_is_around():
     while interrupted_at(blocks, number):
         if state() != before:  # at the first line of an `__exit__`: nothing has been done yet, and nobody is around
             lost += 1
-            now.trace, now.depth, now.axes, now.scope, now.source = before[:5]
+            trace_state.trace, trace_state.depth, trace_state.axes, trace_state.scope, trace_state.source = before[:5]
         number += 1
     assert lost <= 6
 
@@ -115,4 +118,4 @@ def test_an_exit_keeps_its_kind_on_its_way_through():
     with pytest.raises(SystemExit, match="7"):
         make_jaxpr(lambda x: jit(leave)(x))(X)
     assert state() == before
-    assert not is_own_file(__file__)
+    assert not is_library_file(__file__)

@@ -6,7 +6,7 @@ import linecache
 import pytest
 from lamina_ir import Source, parse
 from lamina_tracing import jit, lax, make_jaxpr, named_scope
-from lamina_tracing.extend import eval_jaxpr, now, rule_lines, source_of_function, user_source
+from lamina_tracing.extend import eval_jaxpr, trace_state, make_rule_source, get_function_source, find_user_source
 
 
 def line_of(text):
@@ -15,7 +15,7 @@ def line_of(text):
 
 def placed():
     program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a c:f32[] = cos b in (c,) }")
-    program.jaxpr.eqns[0].source = Source.at("model.py", 7, "layer", "inner")
+    program.jaxpr.eqns[0].source = Source.from_line("model.py", 7, "layer", "inner")
     return program
 
 
@@ -42,11 +42,11 @@ def test_scopes_around_come_before_those_inside():
 
 def test_what_runs_in_a_derived_program_has_no_line_of_a_caller():
     program = placed()
-    now.source = Source.at("model.py", 3, "call")
+    trace_state.source = Source.from_line("model.py", 3, "call")
     try:
         derived = make_jaxpr(lambda x: lax.mul(*eval_jaxpr(program, [x]), 2.0))(1.0)
     finally:
-        now.source = None
+        trace_state.source = None
     assert [repr(e.source) for e in derived.jaxpr.eqns] == ["model.py:7 (layer)", "None", "None"]
 
 
@@ -55,21 +55,21 @@ def test_an_error_leaves_nothing_in_force():
         make_jaxpr(lambda x: eval_jaxpr(placed(), [{}["no"]]))(1.0)
     with pytest.raises(TypeError):
         eval_jaxpr(placed(), ["text"])
-    assert now.source is None and now.scope == ""
+    assert trace_state.source is None and trace_state.scope == ""
 
 
 def test_a_rule_has_its_own_lines_and_what_is_around_it_that_of_the_op():
     def rule():
-        return user_source()  # in the rule
+        return find_user_source()  # in the rule
 
-    now.source = Source.at("model.py", 9, "op")
+    trace_state.source = Source.from_line("model.py", 9, "op")
     try:
-        line, now.source = now.source, rule_lines("backward")
+        line, trace_state.source = trace_state.source, make_rule_source("backward")
         found = rule()
-        now.source = line
-        assert user_source() is line
+        trace_state.source = line
+        assert find_user_source() is line
     finally:
-        now.source = None
+        trace_state.source = None
     assert (found.line, found.part) == (line_of("in the " + "rule"), "backward")
 
 
@@ -77,15 +77,15 @@ def test_the_def_of_a_function_looks_through_wrappers():
     def f(x):  # the def
         return x
 
-    assert source_of_function(jit(f)).line == line_of("the " + "def")
-    assert source_of_function(lax.sin) is None
+    assert get_function_source(jit(f)).line == line_of("the " + "def")
+    assert get_function_source(lax.sin) is None
 
 
 def test_sources_without_code():
-    s = Source.at("model.py", 12, "loss", "scope")
+    s = Source.from_line("model.py", 12, "loss", "scope")
     assert (s.file, s.line, s.function, s.scope, s.part) == ("model.py", 12, "loss", "scope", "")
     assert repr(s.backward().backward()) == "model.py:12 (loss) [backward of backward]"
-    assert s.inside("outer").scope == "outer/scope"
+    assert s.in_scope("outer").scope == "outer/scope"
 
 
 def test_equations_of_one_line_share_its_source():

@@ -5,7 +5,8 @@ import weakref
 import numpy as np
 import pytest
 from lamina_ir import config
-from lamina_tracing import jit, lax, make_jaxpr, methods
+from lamina_tracing import jit, lax, make_jaxpr
+from lamina_tracing._core import bound_method_key
 
 
 class Layer:
@@ -111,27 +112,27 @@ def test_what_might_change_unseen_is_staged_each_time(hidden):
     m = Model(hidden=hidden)
     for _ in range(2):
         jit(m.step)(X)
-    assert methods.stand_in(m.step) is None and len(TRACED) == 2
+    assert bound_method_key.get_bound_method_key(m.step) is None and len(TRACED) == 2
 
 
 def test_it_goes_with_the_object():
     m = Model(scale=3.0)
     m.itself, m.function = m, (lambda held: lambda: held)(m)
     jit(m.step)(X)
-    assert methods.stand_in(m.step) is methods.stand_in(m.step)
+    assert bound_method_key.get_bound_method_key(m.step) is bound_method_key.get_bound_method_key(m.step)
     key, reference = (id(m), Model.step), weakref.ref(m)
-    assert key in methods._latest
+    assert key in bound_method_key._latest
     del m
     gc.collect()
-    assert reference() is None and key not in methods._latest
+    assert reference() is None and key not in bound_method_key._latest
 
 
 def test_their_number_is_bounded(monkeypatch):
-    monkeypatch.setattr(methods, "_MAX_KEYS", 4)
+    monkeypatch.setattr(bound_method_key, "_MAX_KEYS", 4)
     kept = [Model(scale=float(k)) for k in range(10)]
     for m in kept:
         jit(m.step)(X)
-    assert len(methods._latest) <= 4
+    assert len(bound_method_key._latest) <= 4
 
 
 def test_loops_over_methods_are_staged_once():

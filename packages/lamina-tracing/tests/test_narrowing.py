@@ -6,18 +6,18 @@ import warnings
 import numpy as np
 import pytest
 from lamina_ir import aval_of
-from lamina_tracing import enable_x64, eval_shape, jit, lax, make_jaxpr, slots
-from lamina_tracing.narrowing import forget_told, tell_of_narrowing
+from lamina_tracing import enable_x64, eval_shape, jit, lax, make_jaxpr, hooks
+from lamina_tracing._diagnostics.x64_warning import reset_narrowing_warnings, enable_x64_narrowing_warning
 
 WORDS = "computed with in 32 bits, as {}.*enable_x64.*astype.*shown once"
 
 
 @pytest.fixture(autouse=True)
 def fresh():
-    forget_told()
-    tell_of_narrowing(True)
+    reset_narrowing_warnings()
+    enable_x64_narrowing_warning(True)
     yield
-    tell_of_narrowing(isinstance(slots.evaluator, slots.NumPyEvaluator))
+    enable_x64_narrowing_warning(isinstance(hooks.evaluator, hooks.NumPyEvaluator))
 
 
 @pytest.mark.parametrize("call", [
@@ -69,14 +69,14 @@ def test_64_bits_stay_exact_and_say_nothing():
 
 
 def test_a_runtime_ends_it():
-    before = slots.evaluator
+    before = hooks.evaluator
     try:
-        slots.set_evaluator(Another())
+        hooks.set_evaluator(Another())
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert aval_of(np.zeros(2)).dtype == np.float32
     finally:
-        slots.set_evaluator(before)
+        hooks.set_evaluator(before)
 
 
 class Another:
@@ -86,7 +86,7 @@ class Another:
 
 
 def test_a_fresh_process_says_it():
-    if not isinstance(slots.evaluator, slots.NumPyEvaluator):
+    if not isinstance(hooks.evaluator, hooks.NumPyEvaluator):
         pytest.skip("a runtime is in this process")
     text = "import numpy as np\nfrom lamina_tracing import jit\nf = jit(lambda x: x)\nfor _ in range(3): f(np.ones(2))"
     told = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True).stderr

@@ -6,7 +6,7 @@ import pytest
 from lamina_ir import dtypes, errors
 from lamina_tracing import enable_x64, jit, make_jaxpr
 from lamina_tracing.extend import Tracer
-from lamina_tracing.numpy_names import name_of, refusals, rows
+from lamina_tracing.numpy_dispatch import name_of, refusals, rows
 from lamina_tracing.testing import numpy_calls, numpy_function
 
 CALLS = numpy_calls()

@@ -4,9 +4,10 @@ import gc
 import weakref
 
 import numpy as np
-from lamina_tracing import jit, jit_spec, lax
-from lamina_tracing.extend import PerFunction
-from lamina_tracing.lax import _bodies
+from lamina_tracing import jit, lax
+from lamina_tracing._jit import jit_spec
+from lamina_tracing.extend import FunctionCache
+from lamina_tracing.lax._control_flow import loop_bodies
 
 
 def function():
@@ -14,41 +15,41 @@ def function():
 
 
 def test_one_table_per_function_that_goes_with_it():
-    tables, f = PerFunction(), function()
-    tables.of(f)["a"] = 1
-    assert tables.of(f) == {"a": 1} and tables.of(function()) == {}
+    tables, f = FunctionCache(), function()
+    tables.get_table(f)["a"] = 1
+    assert tables.get_table(f) == {"a": 1} and tables.get_table(function()) == {}
     assert len(tables) == 1
     del f
     assert len(tables) == 0
 
 
 def test_what_cannot_be_a_key_gets_a_table_of_its_own():
-    tables = PerFunction()
+    tables = FunctionCache()
     for fun in (functools.partial(print, []), [].append, type("Unhashable", (), {"__hash__": None})()):
-        tables.of(fun)["a"] = 1
-    assert len(tables) <= 1 and tables.of([].append) == {}
+        tables.get_table(fun)["a"] = 1
+    assert len(tables) <= 1 and tables.get_table([].append) == {}
 
 
 def test_a_table_that_reaches_its_function_goes_after_enough_others():
-    tables = PerFunction(most=4)
+    tables = FunctionCache(max_functions=4)
     f = function()
-    tables.of(f)["rule"] = f
+    tables.get_table(f)["rule"] = f
     reference = weakref.ref(f)
     del f
     kept = [function() for _ in range(8)]
     for g in kept:
-        tables.of(g)["program"] = g
+        tables.get_table(g)["program"] = g
     gc.collect()
     assert reference() is None and len(tables) <= 4
-    assert tables.of(kept[-1]) == {"program": kept[-1]}
+    assert tables.get_table(kept[-1]) == {"program": kept[-1]}
 
 
 def test_a_function_that_is_its_own_static_argument_goes(monkeypatch):
-    monkeypatch.setattr(jit_spec, "_programs", PerFunction(most=4))
+    monkeypatch.setattr(jit_spec, "_programs", FunctionCache(max_functions=4))
     f = lambda x, g: lax.mul(x, 2.0)  # noqa: E731
     specification = jit_spec.JitSpec(f, static_argnums=1)
     flat, tree, static = specification.split((np.float32(1), f), {})
-    specification.stage(flat, tree, static)
+    specification.trace(flat, tree, static)
     reference = weakref.ref(f)
     del f, specification, static
     kept = [jit(function()) for _ in range(8)]
@@ -59,7 +60,7 @@ def test_a_function_that_is_its_own_static_argument_goes(monkeypatch):
 
 
 def test_loops_are_staged_once_per_body(monkeypatch):
-    monkeypatch.setattr(_bodies, "_staged", PerFunction(most=4))
+    monkeypatch.setattr(loop_bodies, "_staged", FunctionCache(max_functions=4))
     count = []
 
     def body(c, x):

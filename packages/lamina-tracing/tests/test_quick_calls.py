@@ -3,11 +3,11 @@ import numpy as np
 import pytest
 
 from lamina_ir import config, prims
-from lamina_ir.extend import watching
+from lamina_ir.extend import observing_equations
 from lamina_tracing import jit, lax
 from lamina_tracing.extend import HostArray, bind
-from lamina_tracing.jit_spec import JitSpec
-from lamina_tracing.quick_calls import QuickCalls
+from lamina_tracing._jit.jit_spec import JitSpec
+from lamina_tracing._jit.fast_path import FastPathCache
 
 X = np.arange(3, dtype=np.float32)
 
@@ -95,14 +95,14 @@ def test_results_share_no_memory_with_arguments_of_the_caller():
 def test_what_is_traced_goes_the_usual_way():
     f = jit(lambda x: lax.neg(x))
     f(X)
-    program = jit(lambda x: f(x)).spec.stage_types((X,), {})[0].closed
+    program = jit(lambda x: f(x)).spec.trace_abstract((X,), {})[0].closed
     assert [e.primitive.name for e in program.eqns] == ["xla_call"]
 
 
 def test_only_so_many_are_remembered():
     spec = JitSpec(lambda x: x)
-    quick, staged = QuickCalls(spec), spec.stage(*spec.split((X,), {}))
-    settings, others = config.cache_key(), config.generation.elsewhere()
+    quick, staged = FastPathCache(spec), spec.trace(*spec.split((X,), {}))
+    settings, others = config.cache_key(), config.generation.changes_by_other_threads()
     for n in range(600):
         quick.remember((n,), [], staged, settings, others)
     assert len(quick._state[1]) <= 256 and quick.find((599,))([X])[0] == 0 and quick.find((0,)) is None
@@ -115,7 +115,7 @@ def test_products_with_ones_are_sums_in_the_first_call_and_in_later_ones():
 
     x, y = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((3, 4), np.float32)
     jitted, seen = jit(f), []
-    with watching(lambda eqn, operands, results: seen.append(eqn.primitive.name)):
+    with observing_equations(lambda eqn, operands, results: seen.append(eqn.primitive.name)):
         for args in ((x, y), (x, y), (lax.add(x, x), y)):
             assert np.array_equal(jitted(*args), f(*args))
     assert seen == ["reduce_sum", "reshape", "broadcast_in_dim"] * 3

@@ -2,11 +2,11 @@
 import numpy as np
 import pytest
 from lamina_ir import config, prims
-from lamina_tracing import jit, lax, slots
+from lamina_tracing import jit, lax, hooks
 from lamina_tracing.extend import EVALUATION, Trace
 
 
-class Counting(slots.NumPyEvaluator):
+class Counting(hooks.NumPyEvaluator):
     def __init__(self):
         self.ops = []
 
@@ -18,24 +18,24 @@ class Counting(slots.NumPyEvaluator):
 @pytest.fixture
 def slot():
     """The slots are as they were after the test."""
-    old = slots.evaluator, slots.dispatcher, slots.basis_map
-    yield slots
-    slots.set_evaluator(old[0])
-    slots.set_dispatcher(old[1])
-    slots.set_basis_map(old[2])
+    old = hooks.evaluator, hooks.dispatcher, hooks.basis_map
+    yield hooks
+    hooks.set_evaluator(old[0])
+    hooks.set_dispatcher(old[1])
+    hooks.set_basis_map(old[2])
 
 
-@pytest.mark.parametrize("fill", [slots.set_evaluator, lambda new: setattr(slots, "evaluator", new)], ids=["set", "assign"])
+@pytest.mark.parametrize("fill", [hooks.set_evaluator, lambda new: setattr(hooks, "evaluator", new)], ids=["set", "assign"])
 def test_an_evaluator_runs_every_op_from_now_on(slot, fill):
     mine, key = Counting(), config.cache_key()
     lax.sin(.5)
     fill(mine)
-    assert slots.evaluator is mine and config.cache_key() != key
+    assert hooks.evaluator is mine and config.cache_key() != key
     assert float(lax.sin(.5)) == pytest.approx(np.sin(.5)) and mine.ops == [prims.sin_p]
 
 
 def test_callables_follow_another_dispatcher_and_back(slot):
-    old, calls = slots.dispatcher, []
+    old, calls = hooks.dispatcher, []
 
     class Noting:
         def jit(self, spec):
@@ -54,9 +54,9 @@ def test_callables_follow_another_dispatcher_and_back(slot):
 
     f = jit(double)
     assert float(f(3.)) == 6
-    slots.dispatcher = Noting()
+    hooks.dispatcher = Noting()
     assert float(f(3.)) == float(f(3.)) == float(jit(double)(3.)) == 6 and calls == ["double"] * 3
-    slots.dispatcher = old
+    hooks.dispatcher = old
     assert float(f(3.)) == 6 and len(calls) == 3
 
 
@@ -65,10 +65,10 @@ def test_callables_follow_another_dispatcher_and_back(slot):
     ("dispatcher", None, "NoneType has no jit, pmap"), ("basis_map", 3, "set_basis_map: expected a function or None; got int"),
     ("operators", {}, r"operators.install\(...\)")])
 def test_what_does_not_fit_a_slot_is_refused(slot, name, value, words):
-    before = getattr(slots, name)
+    before = getattr(hooks, name)
     with pytest.raises(TypeError, match=words):
-        setattr(slots, name, value)
-    assert getattr(slots, name) is before
+        setattr(hooks, name, value)
+    assert getattr(hooks, name) is before
 
 
 def test_a_handler_stands_in_front_of_a_trace():
@@ -78,9 +78,9 @@ def test_a_handler_stands_in_front_of_a_trace():
 
     trace = Plain(1)
     assert trace.process(prims.sin_p, (), {}) == "own" and trace.alive
-    trace.hand_to(lambda prim, args, params: "handler")
+    trace.set_handler(lambda prim, args, params: "handler")
     assert trace.process(prims.sin_p, (), {}) == "handler"
-    trace.hand_to(None)
+    trace.set_handler(None)
     assert trace.process(prims.sin_p, (), {}) == "own"
     with pytest.raises(NotImplementedError, match="Trace defines no `process`"):
         Trace(1).process(prims.sin_p, (), {})

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from lamina_ir import TracerBoolError, TracerIntegerError, check, dumps, loads
 from lamina_tracing import jit, lax, make_jaxpr
-from lamina_tracing.extend import eval_jaxpr, now, stage, typeof
+from lamina_tracing.extend import eval_jaxpr, trace_state, stage, typeof
 
 X = np.arange(3.0, dtype=np.float32)
 
@@ -73,7 +73,7 @@ def test_a_program_run_by_eval_jaxpr_is_that_program_again():
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
 def test_whatever_is_raised_leaves_the_thread_as_it_was(error):
-    before = now.trace, now.depth, now.scope, gc.isenabled()
+    before = trace_state.trace, trace_state.depth, trace_state.scope, gc.isenabled()
 
     def f(x):
         def g(y):
@@ -82,7 +82,7 @@ def test_whatever_is_raised_leaves_the_thread_as_it_was(error):
 
     with pytest.raises(error):
         jit(f)(X)
-    assert (now.trace, now.depth, now.scope, gc.isenabled()) == before
+    assert (trace_state.trace, trace_state.depth, trace_state.scope, gc.isenabled()) == before
     np.testing.assert_allclose(np.asarray(lax.sin(X)), np.sin(X), rtol=1e-6)
 
 

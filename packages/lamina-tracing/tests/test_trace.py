@@ -6,7 +6,7 @@ import pytest
 from lamina_ir import (ConcretizationError, LeakedTracerError, TracerArrayError, TracerBoolError, TracerIntegerError,
                        UnboundAxisError)
 from lamina_tracing import Array, eval_shape, jit, lax, make_jaxpr
-from lamina_tracing.extend import AxisFrame, bound_axes, typeof
+from lamina_tracing.extend import AxisFrame, extend_axis_env, typeof
 
 X = np.arange(6.0, dtype=np.float32).reshape(2, 3)
 
@@ -73,14 +73,14 @@ def test_tracers_are_immutable_unhashable_and_copy_to_themselves():
 
 
 def test_unbound_axis_names_what_is_bound():
-    with pytest.raises(UnboundAxisError, match="'j' is not bound; bound here: 'i'"), bound_axes(AxisFrame("i", 2)):
+    with pytest.raises(UnboundAxisError, match="'j' is not bound; bound here: 'i'"), extend_axis_env(AxisFrame("i", 2)):
         lax.axis_index("j")
     with pytest.raises(NameError, match="bound here: none"):
         lax.psum(X, "i")
 
 
 def test_psum_of_a_number_is_the_size():
-    with bound_axes(AxisFrame("i", 4)):
+    with extend_axis_env(AxisFrame("i", 4)):
         assert lax.psum(1, "i") == 4 and type(lax.psum(2, "i")) is int
 
 

@@ -1,6 +1,6 @@
 """Functions with transformations around them."""
 import pytest
-from lamina_tracing import wrapped_functions as wf
+from lamina_tracing import linear_util as wf
 
 
 @wf.transformation

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Primitive, prims, trees
-from lamina_ir.extend import CARRIED, RuleTable, Wire, Wired
+from lamina_ir.extend import CARRY, RuleTable, Region, RegionView
 from lamina_tracing import lax
-from lamina_tracing.extend import Trace, Tracer, bind, deeper, eval_jaxpr, now, stage, typeof
+from lamina_tracing.extend import Trace, Tracer, bind, new_trace_level, eval_jaxpr, trace_state, stage, typeof
 
 __all__ = ["Interval", "bounds", "bounds_of_programs", "bounds_rules", "increasing"]
 
@@ -55,7 +55,7 @@ class BoundsTrace(Trace):
         found = bounds_rules[prim]([self.interval(a) for a in args], **params)
         return tuple(map(self.value, found)) if prim.multiple else self.value(found)
 
-    def custom(self, call: Any, args: Sequence[Any]) -> list[Any]:
+    def process_custom_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
         return call.run(*args)  # rules for derivatives say nothing about bounds: the function itself does
 
     def interval(self, x: Any) -> Interval:
@@ -87,9 +87,9 @@ def bounds(fun: Callable[..., Any]) -> Callable[[Any, Any], tuple[Any, Any]]:
         if tree != other or any(typeof(a).shape != typeof(b).shape or typeof(a).dtype != typeof(b).dtype
                                 for a, b in zip(lows, highs)):
             raise ValueError(f"bounds of `{fun.__name__}`: lower and upper ends must have the same tree, shapes and dtypes; "
-                             f"got {[typeof(a).long() for a in lows]} and {[typeof(b).long() for b in highs]}")
-        trace = BoundsTrace(now.depth + 1)
-        with deeper(trace):
+                             f"got {[typeof(a).str_long() for a in lows]} and {[typeof(b).str_long() for b in highs]}")
+        trace = BoundsTrace(trace_state.depth + 1)
+        with new_trace_level(trace):
             args = [trace.value(Interval(a, b)) for a, b in zip(lows, highs)]
             outs, out_tree = trees.tree_flatten(fun(*trees.tree_unflatten(tree, args)))
             found = [trace.interval(o) for o in outs]
@@ -229,8 +229,8 @@ def _compare(prim: Primitive) -> Callable[..., Interval]:
 
 def _through(closed: ClosedJaxpr, xs: Sequence[Interval]) -> list[Interval]:
     """Bounds of a program's results."""
-    trace = BoundsTrace(now.depth + 1)
-    with deeper(trace):
+    trace = BoundsTrace(trace_state.depth + 1)
+    with new_trace_level(trace):
         return [trace.interval(o) for o in eval_jaxpr(closed, [trace.value(x) for x in xs])]
 
 
@@ -241,9 +241,9 @@ def bounds_of_programs(prim: Primitive) -> Callable[..., list[Interval]]:
     other operands have two where they are not known.
     """
     def rule(xs: Sequence[Interval], /, **params: Any) -> list[Interval]:
-        w = Wired(prim, params, len(xs))
-        two = [kind == CARRIED or not x.known for kind, x in zip(w.kinds, xs)]
-        if w.chooser is not None and two[w.chooser] or w.flow.test:
+        w = RegionView(prim, params, len(xs))
+        two = [kind == CARRY or not x.known for kind, x in zip(w.kinds, xs)]
+        if w.selector is not None and two[w.selector] or w.region_signature.test:
             raise NotImplementedError(f"bounds: `{prim.name}` decides by a value of which only bounds are known")
         slots, values = [], []
         for x, both, slot in zip(xs, two, w.operands(same=False)):
@@ -251,19 +251,19 @@ def bounds_of_programs(prim: Primitive) -> Callable[..., list[Interval]]:
             values += x if both else x[:1]
         at = list(itertools.accumulate((1 + both for both in two), initial=0))  # where each operand's slots begin
         programs = []
-        for wire in w.wires:
+        for wire in w.regions:
             takes = [k for i in wire.ins for k in range(at[i], at[i + 1])]
 
-            def ends(*args: Any, wire: Wire = wire) -> list[Any]:
+            def ends(*args: Any, wire: Region = wire) -> list[Any]:
                 rest = iter(args)
                 given = [Interval(a, next(rest) if two[i] else a) for i, a in zip(wire.ins, rest)]
                 return [end for x in _through(wire.program, given) for end in x]
 
-            program, outer = stage(ends, [w.type_inside(i).strong() for i in wire.ins for _ in range(1 + two[i])])
+            program, outer = stage(ends, [w.inner_aval(i).strip_weak_type() for i in wire.ins for _ in range(1 + two[i])])
             assert not outer  # the program closes over nothing: neither does this one
             programs.append((program, takes, range(2 * w.n_results)))
-        written = w.write(slots, [slot for slot in w.results() for _ in range(2)], programs)
-        outs = written.back(bind(prim, *[values[k] for k in written.operands], **written.params))
+        written = w.rebuild(slots, [slot for slot in w.results() for _ in range(2)], programs)
+        outs = written.reorder_results(bind(prim, *[values[k] for k in written.operands], **written.params))
         return [Interval(lo, hi) for lo, hi in zip(outs[::2], outs[1::2])]
     return rule
 
@@ -298,5 +298,5 @@ for _op in (prims.custom_jvp_call_p, prims.custom_vjp_call_p, prims.custom_vmap_
 for _op in (prims.eq_p, prims.ne_p, prims.lt_p, prims.le_p, prims.gt_p, prims.ge_p):
     _define(_op, _compare(_op))
 for _op in prims.ALL:
-    if not bounds_rules.covers(_op) and _op.family in ("elementwise", "indexing") and not _op.multiple:
+    if not bounds_rules.has_rule_or_reason(_op) and _op.family in ("elementwise", "indexing") and not _op.multiple:
         _define(_op, _known(_op))

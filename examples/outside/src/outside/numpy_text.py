@@ -177,7 +177,7 @@ def _inexact(text: Callable[..., str]) -> Callable[..., str]:
     def rule(use: Use, /, *xs: str, **params: Any) -> str:
         if not all(dtypes.is_inexact(a.dtype) for a in use.avals):
             raise NotImplementedError(f"NumPy text of `{use.eqn.primitive.name}` is written for inexact dtypes; got "
-                                      f"{', '.join(a.long() for a in use.avals)}")
+                                      f"{', '.join(a.str_long() for a in use.avals)}")
         return use.cast(text(*xs, **params))
     return rule
 
@@ -315,5 +315,5 @@ _define(prims.scan_p, _scan)
 _WHY = {"collectives": "the text is for one device", "callbacks": "text cannot hold a Python function of the program's",
         "random_bits": "the counter-based generators are not NumPy's", "special": "NumPy has no such function; SciPy would do"}
 for _op in prims.ALL:
-    if not numpy_text_rules.covers(_op):
-        numpy_text_rules.hole(_op, _WHY.get(_op.family, "no one has needed it yet"))
+    if not numpy_text_rules.has_rule_or_reason(_op):
+        numpy_text_rules.declare_missing(_op, _WHY.get(_op.family, "no one has needed it yet"))

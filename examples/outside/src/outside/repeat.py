@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lamina_ir import ClosedJaxpr, Primitive, ShapeError, ShapedArray, prims, trees
-from lamina_ir.extend import Flow, carried, held, register_primitive
+from lamina_ir.extend import RegionSignature, carry_operands, const_operands, register_primitive
 from lamina_ir.testing.programs import chain
 from lamina_ir.testing.samples import floats, sample
 from lamina_lowering.extend import lowering_rules
@@ -27,7 +27,7 @@ def _infer(*avals: ShapedArray, body: ClosedJaxpr, num_consts: int, times: int) 
         raise ShapeError(f"repeat: times must be at least 0; got {times}")
     for i, (a, b) in enumerate(zip(avals[num_consts:], body.out_avals, strict=True)):
         if a.shape != b.shape or a.dtype != b.dtype:
-            raise ShapeError(f"repeat: result {i} of the body must be {a.long()}, as what it carries; got {b.long()}")
+            raise ShapeError(f"repeat: result {i} of the body must be {a.str_long()}, as what it carries; got {b.str_long()}")
     return list(body.out_avals)
 
 
@@ -48,7 +48,9 @@ def _spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]) -> 
 
 
 repeat_p = Primitive("repeat", params=("body", "num_consts", "times"), family="control", infer=_infer, numpy=_numpy, spmd=_spmd,
-                     multiple=True, flow=Flow(held("num_consts"), carried(), body="body", length="times"), spec="while")
+                     multiple=True, spec="while",
+                     region_signature=RegionSignature(const_operands("num_consts"), carry_operands(), body="body",
+                                                      length="times"))
 register_primitive(repeat_p)
 
 # 2. Inputs on which every room is tried.
@@ -78,7 +80,7 @@ def repeat(fun: Callable[..., Any], times: int, *carry: Any) -> Any:
         out = fun(*trees.tree_unflatten(tree, xs))
         return trees.tree_leaves(out if len(carry) > 1 else (out,))
 
-    body, outer = stage(run, [typeof(x).strong() for x in flat])
+    body, outer = stage(run, [typeof(x).strip_weak_type() for x in flat])
     outs = bind(repeat_p, *outer, *flat, body=body, num_consts=len(outer), times=times)
     found = trees.tree_unflatten(tree, outs)
     return found if len(carry) > 1 else found[0]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_autodiff.extend import slope
+from lamina_autodiff.extend import def_elementwise_jvp
 from lamina_batching.extend import batching_rules
 from lamina_ir import DTypeError, Primitive, ShapedArray, dtypes
 from lamina_ir.extend import register_primitive
@@ -25,7 +25,7 @@ __all__ = ["softsign", "softsign_p"]
 
 def _infer(x: ShapedArray) -> ShapedArray:
     if not dtypes.is_float(x.dtype):
-        raise DTypeError(f"softsign: operand must be a float array; got {x.long()}")
+        raise DTypeError(f"softsign: operand must be a float array; got {x.str_long()}")
     return x
 
 
@@ -62,7 +62,7 @@ def softsign(x: Any) -> Any:
 
 
 # 4. What each transformation does with it: a row per table, ours and those of this package.
-slope(softsign_p, lambda x, ans: lax.square(lax.sub(lax.full_like(ans, 1), lax.abs(ans))))
+def_elementwise_jvp(softsign_p, lambda x, ans: lax.square(lax.sub(lax.full_like(ans, 1), lax.abs(ans))))
 batching_rules.define(softsign_p, lambda axis, args, dims, /: (softsign(args[0]), dims[0]))
 
 

@@ -1,12 +1,12 @@
 """Automatic differentiation: forward mode, linearization and reverse mode from one set of rules. Needs no backend."""
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from lamina_ir.layers import fill as _fill
+from lamina_ir.layers import reexport_implementation as _fill
 
 from . import _version  # noqa: F401  first: it checks the versions of the dependencies
 
 if _TYPE_CHECKING:
-    from .stock import *
-    from .stock import __all__ as __all__
+    from ._default import *
+    from ._default import __all__ as __all__
 
-_fill(globals(), rows=("jvp_rules", "transpose_rules"))
+_fill(globals(), rule_modules=("jvp_rules", "transpose_rules"))

@@ -12,14 +12,25 @@ A new transformation needs only `jvp`, `linearize` and `linear_transpose` of the
   it. A linearizer has the type `Linearize`: `linearize(fun, flat_primals, active)` returns (flat results, a
   `LinearizedFunction`).
 """
-from .counting import from_outside
-from .flows import flow_row
-from .linear import is_linear
-from .programs import Linearized, Pushforward, Transposed, jvp_program, linearize_program, transpose_program
-from .rows import Slopes, Split, instantiate
-from .strategies import Linearize, Pulling, ReverseMode, reverse_by
-from .tables import jvp_rules, slope, transpose_rules, zero_jvp
+from typing import TYPE_CHECKING
 
-__all__ = ["Linearize", "Linearized", "Pulling", "Pushforward", "ReverseMode", "Slopes", "Split", "Transposed", "flow_row",
-           "from_outside", "instantiate", "is_linear", "jvp_program", "jvp_rules", "linearize_program", "reverse_by", "slope",
-           "transpose_program", "transpose_rules", "zero_jvp"]
+from lamina_ir.layers import deprecated_getattr
+
+from ._engine.replicated_cotangents import outside_map_context
+from ._engine.higher_order import make_higher_order_rule
+from ._engine.linearize import is_linear
+from ._engine.jaxpr_derivatives import (LinearizedProgram, Pushforward, TransposedProgram, jvp_program,
+                                        linearize_program, transpose_program)
+from ._engine.rule_kinds import ElementwiseJVP, LinearizeRule, instantiate
+from ._api.reverse_mode import Linearize, LinearizedFunction, ReverseMode, make_reverse_mode
+from ._engine.rule_tables import jvp_rules, def_elementwise_jvp, transpose_rules, def_zero_jvp
+
+__all__ = ["ElementwiseJVP", "Linearize", "LinearizeRule", "LinearizedFunction", "LinearizedProgram", "Pushforward",
+           "ReverseMode", "TransposedProgram", "def_elementwise_jvp", "def_zero_jvp", "instantiate", "is_linear",
+           "jvp_program", "jvp_rules", "linearize_program", "make_higher_order_rule", "make_reverse_mode",
+           "outside_map_context", "transpose_program", "transpose_rules"]
+
+if TYPE_CHECKING:
+    from ._deprecated import *
+else:
+    __getattr__ = deprecated_getattr(__name__)

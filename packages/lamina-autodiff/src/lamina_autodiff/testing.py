@@ -10,9 +10,9 @@ from lamina_ir import config, dtypes, trees
 from lamina_ir.testing import tolerance as tolerance_of
 from lamina_tracing.extend import bind, typeof
 
-from .checks import check_function
-from .forward import jvp
-from .reverse import vjp
+from ._engine.arg_checks import check_function
+from ._api.forward import jvp
+from ._api.reverse import vjp
 
 __all__ = ["Tolerance", "check_grads", "check_jvp", "check_sample", "check_transpose", "check_vjp"]
 
@@ -138,7 +138,7 @@ def _pull_random(f: Callable[..., Any], f_vjp: Callable[..., Any], args: tuple[A
     pulled = pull(ct)
     assert trees.tree_structure(pulled) == trees.tree_structure(args), "cotangents must have the arguments' structure"
     for a, b in zip(trees.tree_leaves(pulled), trees.tree_leaves(direction)):
-        assert typeof(a).shape == b.shape and typeof(a).dtype == b.dtype, f"cotangent {typeof(a).long()} for {b.dtype}"
+        assert typeof(a).shape == b.shape and typeof(a).dtype == b.dtype, f"cotangent {typeof(a).str_long()} for {b.dtype}"
     return ct, pulled
 
 
@@ -204,7 +204,8 @@ def check_sample(sample: Any, only: Sequence[int] | None = None) -> None:
       sample: a `lamina_ir.testing.samples.Sample`.
       only: positions of the operands to differentiate; default all inexact ones.
     """
-    from lamina_ir.testing.samples import determined  # imported late: loading the module draws all samples
+    from lamina_ir.testing.samples import canonicalize_results  # noqa: PLC0415  loading the module draws all samples
+
     wide = {} if sample.prim.subprograms else {"float32": "float64", "complex64": "complex128"}
     with config.enable_x64(True):
         full = [np.asarray(a, wide.get(a.dtype.name, a.dtype)) for a in sample.args]
@@ -219,7 +220,7 @@ def check_sample(sample: Any, only: Sequence[int] | None = None) -> None:
             for i, x in zip(inexact, xs):
                 args[i] = x
             out = bind(sample.prim, *args, **sample.params)
-            out = determined(sample.prim, out if sample.prim.multiple else (out,), bind)
+            out = canonicalize_results(sample.prim, out if sample.prim.multiple else (out,), bind)
             return [o for o in out if dtypes.is_inexact(typeof(o).dtype)]
 
         point = [full[i] for i in inexact]

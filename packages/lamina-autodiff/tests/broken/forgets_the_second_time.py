@@ -1,6 +1,6 @@
 """A gradient is a constant to whoever differentiates it again."""
-from lamina_autodiff import stock
-from lamina_autodiff.stock import *
+from lamina_autodiff import _default
+from lamina_autodiff._default import *
 from lamina_ir import dtypes, trees
 from lamina_tracing import lax
 from lamina_tracing.extend import typeof
@@ -9,6 +9,6 @@ __contract__ = 1
 
 
 def grad(fun, *args, **options):
-    inner = stock.grad(fun, *args, **options)
+    inner = _default.grad(fun, *args, **options)
     return lambda *xs, **kw: trees.tree_map(lambda g: lax.stop_gradient(g) if dtypes.is_inexact(typeof(g).dtype) else g,
                                             inner(*xs, **kw))

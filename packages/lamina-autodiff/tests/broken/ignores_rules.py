@@ -1,5 +1,5 @@
 """A function with a forward rule of its own is differentiated as if it had none."""
-from lamina_autodiff.stock import *
+from lamina_autodiff._default import *
 
 __contract__ = 1
 

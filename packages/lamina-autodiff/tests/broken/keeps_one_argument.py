@@ -1,9 +1,9 @@
 """Of several arguments, the first one is differentiated whatever argnums says."""
-from lamina_autodiff import stock
-from lamina_autodiff.stock import *
+from lamina_autodiff import _default
+from lamina_autodiff._default import *
 
 __contract__ = 1
 
 
 def grad(fun, argnums=0, **options):
-    return stock.grad(fun, 0 if isinstance(argnums, int) and argnums >= 0 else argnums, **options)
+    return _default.grad(fun, 0 if isinstance(argnums, int) and argnums >= 0 else argnums, **options)

@@ -1,6 +1,6 @@
 """A derivative inside of a derivative takes the outer tangent for its own."""
-from lamina_autodiff import stock
-from lamina_autodiff.stock import *
+from lamina_autodiff import _default
+from lamina_autodiff._default import *
 from lamina_tracing import lax
 
 __contract__ = 1
@@ -17,7 +17,7 @@ def grad(fun, argnums=0, **options):
             _around.pop()
 
     def gradient(*args, **kwargs):
-        result = stock.grad(noted if argnums == 0 else fun, argnums, **options)(*args, **kwargs)
+        result = _default.grad(noted if argnums == 0 else fun, argnums, **options)(*args, **kwargs)
         if not _around or getattr(result, "shape", None) != () or _around[0].shape != ():
             return result
         return lax.add(result, lax.sub(_around[0], lax.stop_gradient(_around[0])))

@@ -1,4 +1,4 @@
 """The stock under another name."""
-from lamina_autodiff.stock import *
+from lamina_autodiff._default import *
 
 __contract__ = 1

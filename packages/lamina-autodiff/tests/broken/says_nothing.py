@@ -1,6 +1,6 @@
 """What has no scalar result is summed, so that it has a gradient."""
-from lamina_autodiff import stock
-from lamina_autodiff.stock import *
+from lamina_autodiff import _default
+from lamina_autodiff._default import *
 from lamina_tracing import lax
 
 __contract__ = 1
@@ -11,4 +11,4 @@ def grad(fun, argnums=0, has_aux=False, **options):
         out = fun(*args, **kwargs)
         shape = getattr(out, "shape", ())
         return lax.reduce_sum(out, tuple(range(len(shape)))) if shape and not has_aux else out
-    return stock.grad(summed if callable(fun) else fun, argnums, has_aux=has_aux, **options)
+    return _default.grad(summed if callable(fun) else fun, argnums, has_aux=has_aux, **options)

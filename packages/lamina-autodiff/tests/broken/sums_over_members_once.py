@@ -1,6 +1,6 @@
 """A sum over members is transposed to nothing: each member keeps its own cotangent."""
 from lamina_autodiff.extend import transpose_rules
-from lamina_autodiff.stock import *
+from lamina_autodiff._default import *
 from lamina_ir import prims
 
 __contract__ = 1

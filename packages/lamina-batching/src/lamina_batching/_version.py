@@ -1,5 +1,5 @@
 """Package version (set by `hatch version`) and version ranges of dependencies (written by tools/check_ranges.py)."""
-from lamina_ir import needs as _needs
+from lamina_ir import require_versions as _needs
 
 __version__ = "0.1.0"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from lamina_ir import ShapedArray, prims, trees
 from lamina_tracing import lax
-from lamina_tracing.extend import (EVALUATION, CustomCall, Positional, arrays_of, call_custom, flat_types, function_name, now,
-                                   rule_lines, stage_onto)
+from lamina_tracing.extend import (EVALUATION, CustomCall, PositionalSignature, results_to_arrays, call_custom,
+                                   get_arg_avals, function_name, trace_state, make_rule_source, stage_sharing_outer)
 
 
 __all__ = ["custom_vmap", "sequential_vmap"]
@@ -41,7 +41,7 @@ class custom_vmap:
         self.fun = fun
         self.name = function_name(fun)
         self.vmap_rule: Callable[..., Any] | None = None
-        self._resolve = Positional("custom_vmap", fun).resolve
+        self._resolve = PositionalSignature("custom_vmap", fun).resolve
         functools.update_wrapper(self, fun, updated=())
 
     def def_vmap(self, vmap_rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -60,10 +60,10 @@ class custom_vmap:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.vmap_rule is None:
             raise AttributeError(f"custom_vmap: `{self.name}` has no batching rule yet; set one with def_vmap")
-        if now.depth == 0 and now.trace is EVALUATION:
-            return arrays_of(self.fun(*args, **kwargs))
+        if trace_state.depth == 0 and trace_state.trace is EVALUATION:
+            return results_to_arrays(self.fun(*args, **kwargs))
         flat, tree = trees.tree_flatten(self._resolve(args, kwargs))
-        flat_types("custom_vmap", self.name, flat, trees.tree_structure((trees.tree_unflatten(tree, flat), {})))
+        get_arg_avals("custom_vmap", self.name, flat, trees.tree_structure((trees.tree_unflatten(tree, flat), {})))
         call = _Call(self, tree)
         outs = call_custom(call, flat)
         return trees.tree_unflatten(call.out_tree, outs)
@@ -80,7 +80,7 @@ class _Call(CustomCall):
         outs, self.out_tree = trees.tree_flatten(self.f.fun(*trees.tree_unflatten(self.tree, flat)))
         return outs
 
-    def batch(self, trace: Any, args: Sequence[Any], minded: bool) -> list[Any]:
+    def batch(self, trace: Any, args: Sequence[Any], rules_needed: bool) -> list[Any]:
         # Staged and bound as one equation; its batching rule runs the user's rule. So outer traces see the call, not
         # the rule.
         return self.bind(args)
@@ -89,11 +89,11 @@ class _Call(CustomCall):
         """Run the user's rule on flat values; return (results, which of them are batched)."""
         f = self.f
         assert f.vmap_rule is not None
-        line, now.source = now.source, rule_lines()
+        line, trace_state.source = trace_state.source, make_rule_source()
         try:
             pair = f.vmap_rule(size, list(trees.tree_unflatten(self.tree, batched)), *trees.tree_unflatten(self.tree, args))
         finally:
-            now.source = line
+            trace_state.source = line
         where = f"custom_vmap of `{f.name}`: its rule `{function_name(f.vmap_rule)}`"
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise TypeError(f"{where} must return a pair (output, out_batched); got {type(pair).__name__}")
@@ -106,9 +106,9 @@ class _Call(CustomCall):
             raise TypeError(f"{where} must return an out_batched like its output, {tree}; got {pair[1]!r}: {e}") from None
         return outs, [bool(b) for b in flags]
 
-    def staged(self, avals: Sequence[ShapedArray]) -> Any:
+    def as_equation(self, avals: Sequence[ShapedArray]) -> Any:
         outer: list[Any] = []
-        closed, _ = stage_onto(outer, self.run, avals)
+        closed, _ = stage_sharing_outer(outer, self.run, avals)
         rule = prims.Rule(function_name(self.f.vmap_rule), call=self.rule)
         return prims.custom_vmap_call_p, outer, dict(call_jaxpr=closed, name=self.f.name, num_consts=len(outer), rule=rule)
 

@@ -10,4 +10,4 @@ from lamina_ir import RuleTable
 
 __all__ = ["batching_rules"]
 
-batching_rules = RuleTable("vmap", "lamina_batching/rules", leads=("axis", "args", "dims"))
+batching_rules = RuleTable("vmap", "lamina_batching/rules", leading_params=("axis", "args", "dims"))

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from lamina_ir import prims, trees
 from lamina_ir.testing import assert_close
-from lamina_ir.testing.samples import determined
+from lamina_ir.testing.samples import canonicalize_results
 from lamina_tracing.extend import bind
 
-from .mapping import vmap
+from .vmap import vmap
 
-__all__ = ["another", "check_sample", "check_vmap"]
+__all__ = ["check_sample", "check_vmap", "make_other_example"]
 
 
 def check_vmap(fun: Callable[..., Any], args: Sequence[Any], in_axes: Sequence[int | None], out_axes: int = 0,
@@ -39,7 +39,7 @@ def check_vmap(fun: Callable[..., Any], args: Sequence[Any], in_axes: Sequence[i
         assert_close(got, np.stack([np.asarray(e) for e in expected], out_axes), slack=slack)
 
 
-def another(prim: Any, x: np.ndarray, i: int, rng: np.random.Generator) -> np.ndarray:
+def make_other_example(prim: Any, x: np.ndarray, i: int, rng: np.random.Generator) -> np.ndarray:
     """Make the i-th example from the operand `x` of a primitive: `x` itself for i = 0, else a permutation of it.
 
     Operands of factorizations stay well conditioned: they are flipped and scaled. Integers stay unchanged, because they
@@ -59,7 +59,7 @@ def check_sample(sample: Any, size: int = 3) -> None:
     """
     def fun(*xs: Any) -> Any:
         out = bind(sample.prim, *xs, **sample.params)
-        return determined(sample.prim, out if sample.prim.multiple else (out,), bind)
+        return canonicalize_results(sample.prim, out if sample.prim.multiple else (out,), bind)
 
     if sample.prim is prims.rng_bit_generator_p:
         return _check_rng_bit_generator(sample, size)
@@ -75,7 +75,7 @@ def check_sample(sample: Any, size: int = 3) -> None:
                 axes.append(None)
                 continue
             axis = x.ndim if last else 0
-            args.append(np.stack([another(sample.prim, x, i, rng) for i in range(size)], axis))
+            args.append(np.stack([make_other_example(sample.prim, x, i, rng) for i in range(size)], axis))
             axes.append(axis)
         check_vmap(fun, args, axes)
 

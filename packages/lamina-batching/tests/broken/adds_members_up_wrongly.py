@@ -1,6 +1,6 @@
 """A sum over the named axis counts a value that is the same everywhere once."""
 from lamina_batching.extend import batching_rules
-from lamina_batching.stock import *
+from lamina_batching._default import *
 from lamina_ir import prims
 
 __contract__ = 1

@@ -1,6 +1,6 @@
 """What the first example gives is given for all of them."""
-from lamina_batching import stock
-from lamina_batching.stock import *
+from lamina_batching import _default
+from lamina_batching._default import *
 from lamina_ir import trees
 from lamina_tracing import lax
 
@@ -8,7 +8,7 @@ __contract__ = 1
 
 
 def vmap(fun, in_axes=0, out_axes=0, **options):
-    inner = stock.vmap(fun, in_axes, 0, **options)
+    inner = _default.vmap(fun, in_axes, 0, **options)
 
     def mapped(*args, **kwargs):
         out = inner(*args, **kwargs)

@@ -1,7 +1,7 @@
 """An argument that is not mapped is mapped all the same, if its size allows."""
 import numpy as np
-from lamina_batching import stock
-from lamina_batching.stock import *
+from lamina_batching import _default
+from lamina_batching._default import *
 
 __contract__ = 1
 
@@ -12,5 +12,5 @@ def vmap(fun, in_axes=0, out_axes=0, **options):
         if isinstance(in_axes, tuple):
             sizes = {np.shape(x)[a] for x, a in zip(args, in_axes) if isinstance(a, int) and np.ndim(x)}
             axes = tuple(0 if a is None and np.shape(x)[:1] and np.shape(x)[0] in sizes else a for x, a in zip(args, in_axes))
-        return stock.vmap(fun, axes, out_axes, **options)(*args, **kwargs)
+        return _default.vmap(fun, axes, out_axes, **options)(*args, **kwargs)
     return mapped

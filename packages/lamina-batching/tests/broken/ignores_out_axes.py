@@ -1,9 +1,9 @@
 """Results are stacked at the front, whatever out_axes says."""
-from lamina_batching import stock
-from lamina_batching.stock import *
+from lamina_batching import _default
+from lamina_batching._default import *
 
 __contract__ = 1
 
 
 def vmap(fun, in_axes=0, out_axes=0, **options):
-    return stock.vmap(fun, in_axes, 0, **options)
+    return _default.vmap(fun, in_axes, 0, **options)

@@ -1,5 +1,5 @@
 """A function with a rule of its own is mapped as if it had none."""
-from lamina_batching.stock import *
+from lamina_batching._default import *
 
 __contract__ = 1
 

@@ -1,9 +1,9 @@
 """The axis has no name inside, so nothing can be spoken over it."""
-from lamina_batching import stock
-from lamina_batching.stock import *
+from lamina_batching import _default
+from lamina_batching._default import *
 
 __contract__ = 1
 
 
 def vmap(fun, in_axes=0, out_axes=0, axis_name=None, **options):
-    return stock.vmap(fun, in_axes, out_axes, **options)
+    return _default.vmap(fun, in_axes, out_axes, **options)

@@ -1,6 +1,6 @@
 """A map inside a map looks for its axis in the whole batch and not in one example."""
-from lamina_batching import stock
-from lamina_batching.stock import *
+from lamina_batching import _default
+from lamina_batching._default import *
 from lamina_tracing.extend import Tracer
 
 __contract__ = 1
@@ -10,5 +10,5 @@ def vmap(fun, in_axes=0, out_axes=0, **options):
     def mapped(*args, **kwargs):
         inside = any(isinstance(a, Tracer) and getattr(a, "ndim", 0) > 1 for a in args)
         axes = -1 if inside and in_axes == 0 else in_axes
-        return stock.vmap(fun, axes, out_axes, **options)(*args, **kwargs)
+        return _default.vmap(fun, axes, out_axes, **options)(*args, **kwargs)
     return mapped

@@ -1,6 +1,6 @@
 """What does not fit is made to fit: a result that differs by example is given once where out_axes is None."""
-from lamina_batching import stock
-from lamina_batching.stock import *
+from lamina_batching import _default
+from lamina_batching._default import *
 from lamina_tracing import lax
 
 __contract__ = 1
@@ -8,8 +8,8 @@ __contract__ = 1
 
 def vmap(fun, in_axes=0, out_axes=0, **options):
     if out_axes is not None:
-        return stock.vmap(fun, in_axes, out_axes, **options)
+        return _default.vmap(fun, in_axes, out_axes, **options)
 
     def mapped(*args, **kwargs):
-        return lax.index_in_dim(stock.vmap(fun, in_axes, 0, **options)(*args, **kwargs), 0, 0, False)
+        return lax.index_in_dim(_default.vmap(fun, in_axes, 0, **options)(*args, **kwargs), 0, 0, False)
     return mapped

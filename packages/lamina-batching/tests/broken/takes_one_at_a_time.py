@@ -1,7 +1,7 @@
 """Right, but slow: the function is run once for each example. All but what the contract says of cost holds."""
 import numpy as np
-from lamina_batching import stock
-from lamina_batching.stock import *
+from lamina_batching import _default
+from lamina_batching._default import *
 from lamina_ir import trees
 from lamina_tracing import lax
 
@@ -9,7 +9,7 @@ __contract__ = 1
 
 
 def vmap(fun, in_axes=0, out_axes=0, **options):
-    inner = stock.vmap(fun, in_axes, out_axes, **options)
+    inner = _default.vmap(fun, in_axes, out_axes, **options)
 
     def mapped(*args, **kwargs):
         if options or in_axes != 0 or out_axes != 0 or kwargs or not all(np.ndim(x) for x in trees.tree_leaves(args)):

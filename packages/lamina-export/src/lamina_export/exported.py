@@ -10,17 +10,17 @@ from typing import Any
 import lamina_runtime as runtime
 import numpy as np
 from lamina_ir import ShapedArray, dtypes, trees
-from lamina_ir.extend import devices_needed
+from lamina_ir.extend import count_devices
 from lamina_lowering import Lowered, as_portable_artifact, lower
 from lamina_tracing import jit
-from lamina_tracing.extend import eval_jaxpr, flat_types
+from lamina_tracing.extend import eval_jaxpr, get_arg_avals
 
-from .checks import DisabledSafetyCheck
-from .derivatives import pulled_back
-from .dims import evaluate
-from .families import Family
-from .files import read, written
-from .matching import flat_arguments, sizes_of
+from .disabled_checks import DisabledSafetyCheck
+from .vjp import pulled_back
+from .symbolic_dim import evaluate
+from .shape_polymorphism import Family
+from .serialization import read, written
+from .solve_dims import flat_arguments, sizes_of
 
 __all__ = ["CALLING_CONVENTION", "Exported", "default_export_platform", "deserialize"]
 
@@ -65,7 +65,7 @@ class Exported:
         self._jitted: dict[Any, Callable[..., Any]] = {}
 
     def __repr__(self) -> str:
-        ins, outs = (", ".join([a.long() for a in avals]) for avals in (self.in_avals, self.out_avals))
+        ins, outs = (", ".join([a.str_long() for a in avals]) for avals in (self.in_avals, self.out_avals))
         return f"Exported({self.fun_name}: ({ins}) -> ({outs}), platforms={self.platforms})"
 
     __str__ = __repr__
@@ -125,7 +125,7 @@ class Exported:
         def exported(*args: Any, **kwargs: Any) -> Any:
             flat = [*args] if flat_ones else flat_arguments(call, self.in_tree, args, kwargs)
             tree = trees.tree_structure((tuple(taken), {})) if flat_ones else self.in_tree
-            avals = iter(flat_types(call, self.fun_name, flat, tree))
+            avals = iter(get_arg_avals(call, self.fun_name, flat, tree))
             every = [a if a.dtype == dtypes.float0 else next(avals) for a in self.in_avals]
             outs = eval_jaxpr(self._family.at(self._sizes(call, every)), flat)
             return outs if flat_ones else trees.tree_unflatten(self.out_tree, outs)
@@ -154,7 +154,7 @@ class Exported:
             raise ValueError(f"call of exported `{self.fun_name}`: it was exported for {', '.join(self.platforms)}, and this "
                              f"is {here}. Export it with platforms=[...] that name both, or with "
                              "disabled_checks=[DisabledSafetyCheck.platform()]")
-        if self.nr_devices == 1 or devices_needed(self._family.sample) > 1:
+        if self.nr_devices == 1 or count_devices(self._family.sample) > 1:
             return None
         for x in held:
             if x.sharding.num_devices == self.nr_devices:
@@ -272,7 +272,7 @@ class Exported:
     def module_kept_var_idx(self) -> tuple[int, ...]:
         """Positions of the flat arguments that the module's `main` takes."""
         program = self._family.sample
-        kept = lower(program, platform=self.platforms[0], keep_unused=self._keep_unused).kept_args
+        kept = lower(program, platform=self.platforms[0], keep_unused=self._keep_unused).used_args
         return tuple([i for i, on in enumerate(kept) if on])
 
     @property
@@ -302,7 +302,7 @@ class Exported:
         return self._derivative
 
     def serialize(self, vjp_order: int = 0) -> bytearray:
-        """The function as bytes, for `deserialize`, here or elsewhere. See `docs/exported-functions.md`.
+        """The function as bytes, for `deserialize`, here or elsewhere. See `docs/guides/exported-functions.md`.
 
         Args:
           vjp_order: how many derivatives in reverse are written with it; others are made of the program when they are asked

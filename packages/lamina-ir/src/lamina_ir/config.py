@@ -13,15 +13,16 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from .option import (Generation, Option, UNSET, cache_key, generation, keyed_values, options, restored, unchanged, watch_keyed)
+from ._config.option import (Generation, Option, UNSET, cache_key, generation, keyed_values, options,
+                             restoring_settings, is_unchanged, watch_keyed_options)
 
 __all__ = ["Generation", "Option", "UNSET", "cache_key", "check_tracer_leaks", "debug_bounds", "debug_infs",
-           "debug_key_reuse", "debug_nans", "default_matmul_precision", "default_prng_impl", "disable_jit", "enable_checks",
-           "enable_custom_prng", "enable_x64", "evaluate_max_bytes", "explain_cache_misses",
-           "explicit_x64_dtypes", "generation", "high_dynamic_range_gumbel", "keyed_values", "legacy_prng_key",
-           "log_compiles", "no_tracing", "numpy_dtype_promotion", "numpy_rank_promotion", "options",
-           "parse_flags_with_absl", "random_seed_offset", "read", "replicated_counts_once", "restored",
-           "threefry_partitionable", "traceback_filtering", "unchanged", "update", "watch_keyed"]
+           "debug_key_reuse", "debug_nans", "default_matmul_precision", "default_prng_impl", "disable_jit",
+           "enable_checks", "enable_custom_prng", "enable_x64", "evaluate_max_bytes", "explain_cache_misses",
+           "explicit_x64_dtypes", "generation", "high_dynamic_range_gumbel", "is_unchanged", "keyed_values",
+           "legacy_prng_key", "log_compiles", "no_tracing", "numpy_dtype_promotion", "numpy_rank_promotion",
+           "options", "parse_flags_with_absl", "random_seed_offset", "read", "replicated_counts_once",
+           "restoring_settings", "threefry_partitionable", "traceback_filtering", "update", "watch_keyed_options"]
 
 
 def _check_axis_set(value: Any) -> None:
@@ -81,7 +82,7 @@ traceback_filtering = Option("traceback_filtering", True, choices=(True, False, 
                                   "('tracebackhide') for tools that hide such frames; False or 'off' shows them")
 check_tracer_leaks = Option("check_tracer_leaks", False, keyed=True,
                             help="raise if a tracer outlives its trace")
-enable_checks = Option("enable_checks", False, help="verify each staged program with `lamina_ir.check`: slow")
+enable_checks = Option("enable_checks", False, help="verify each staged program with `lamina_ir._passes.verify`: slow")
 log_compiles = Option("log_compiles", False, help="log each staging and compilation, with times, as a warning")
 explain_cache_misses = Option("explain_cache_misses", False,
                               help="log why a jitted function is staged or compiled again")
@@ -90,11 +91,11 @@ evaluate_max_bytes = Option("evaluate_max_bytes", 2**32,
                             help="maximal memory in bytes of a program's values in the NumPy evaluator; 0: no limit")
 
 
-_load_flags = partial(import_module, "lamina_ir.flags")  # on demand: most programs use none of them
+_load_flags = partial(import_module, "lamina_ir._config.jax_compat_flags")  # on demand: most programs use none of them
 
 
 def _unknown(call: str, name: str) -> AttributeError:
-    from difflib import get_close_matches  # takes 5 ms to load
+    from difflib import get_close_matches  # noqa: PLC0415 (takes 5 ms to load)
     near = get_close_matches(name.removeprefix("jax_"), options, n=1)
     hint = f"did you mean {near[0]!r}? There" if near else "there"
     return AttributeError(f"{call} no setting {name!r}; {hint} are {', '.join(sorted(options))}")
@@ -144,7 +145,7 @@ def parse_flags_with_absl() -> None:
         if not argument.startswith("-") or not name.startswith("jax_"):
             continue
         option = _find_or_raise("parse_flags_with_absl", name)
-        option.set(option.parsed(text or ("0" if name != flag else "1"), f"the argument {argument!r}"))
+        option.set(option.parse(text or ("0" if name != flag else "1"), f"the argument {argument!r}"))
 
 
 def _values() -> Mapping[str, Any]:

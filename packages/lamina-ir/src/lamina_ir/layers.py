@@ -9,7 +9,7 @@ these decides, once, when the facade is imported:
 2. the environment variable `LAMINA_LAYERS=batching=yourlab_batching` (empty: default implementations everywhere),
 3. an installed distribution with the entry point `batching = yourlab_batching` in the group `lamina.layers`.
 
-The rules of a layer are a layer of their own, `batching.rows`: a module that defines them when it is imported.
+The rules of a layer are a layer of their own, `batching.rules`: a module that defines them when it is imported.
 """
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 
 from .errors import LaminaError
 
-__all__ = ["CONTRACTS", "Layer", "LayerError", "fill", "layers", "use"]
+__all__ = ["CONTRACTS", "Layer", "LayerError", "deprecated_getattr", "layers", "reexport_implementation", "use"]
 
 # layer -> version of its conformance tests, increased by changes of behaviour that make correct plugins incorrect
 CONTRACTS = {"tracing": 1, "autodiff": 1, "batching": 1, "parallel": 1, "lowering": 1, "runtime": 1, "numpy": 1, "random": 1,
-             "nn": 1, "scipy": 1, "export": 1, "autodiff.rows": 1, "batching.rows": 1, "lowering.rows": 1}
+             "nn": 1, "scipy": 1, "export": 1, "autodiff.rules": 1, "batching.rules": 1, "lowering.rules": 1}
 GROUP = "lamina.layers"
 _VARIABLE = "LAMINA_LAYERS"
 
@@ -40,12 +40,12 @@ class Layer(NamedTuple):
     """The implementation of a layer.
 
     Attributes:
-      layer: as in `use`: `batching`, `batching.rows`.
+      layer: as in `use`: `batching`, `batching.rules`.
       module: import name of the implementation; of a default implementation, that of the package.
       distribution, version: of the installed distribution; None for a module that belongs to none.
       file: the file it was loaded from; None if it is not loaded yet.
       contract: the version of the conformance tests it implements.
-      chosen: "stock", "installed", "LAMINA_LAYERS" or "use".
+      chosen: "default", "installed", "LAMINA_LAYERS" or "use".
     """
 
     layer: str
@@ -76,8 +76,8 @@ def use(**choices: str | ModuleType | None) -> None:
     """Select the implementations of layers, before their packages are first imported.
 
     Args:
-      **choices: layer -> import name of a plugin, or the module itself; None or "stock": the default implementation.
-        The rules of a layer are written with an underscore: `batching_rows="yourlab_rows"`.
+      **choices: layer -> import name of a plugin, or the module itself; None or "default": the default implementation.
+        The rules of a layer are written with an underscore: `batching_rules="yourlab_rules"`.
     Raises:
       TypeError: an unknown layer, or a choice that is neither a name nor a module.
       LayerError: the package is in use already, with another implementation.
@@ -89,13 +89,13 @@ def use(**choices: str | ModuleType | None) -> None:
     """
     chosen = {}
     for name, given in choices.items():
-        layer = name.replace("_rows", ".rows")
+        layer = _layer_name(name.replace("_rules", ".rules").replace("_rows", ".rules"))
         if layer not in CONTRACTS:
             raise TypeError(f"use: unknown layer `{name}`; expected one of {', '.join(CONTRACTS)}")
         if not isinstance(given, str | ModuleType | None):
             raise TypeError(f"use: {name}: expected an import name, a module or None; got {type(given).__name__}: "
                             f"{given!r:.60}")
-        module = given.__name__ if isinstance(given, ModuleType) else given or "stock"
+        module = given.__name__ if isinstance(given, ModuleType) else _module_name(given or "default")
         chosen[layer] = choice = _Choice(module, "use")
         if layer in _loaded and _loaded[layer].module != choice.module:
             raise LayerError(f"use: {_package(layer)} is in use already, with the implementation {_loaded[layer]}; "
@@ -118,31 +118,31 @@ def layers() -> tuple[Layer, ...]:
     return tuple([_describe(layer, _loaded.get(layer) or _choose(layer)) for layer in CONTRACTS])
 
 
-def fill(namespace: dict[str, Any], rows: Sequence[str] = ()) -> None:
+def reexport_implementation(namespace: dict[str, Any], rule_modules: Sequence[str] = ()) -> None:
     """Re-export the implementation of a layer in its facade, with the names in `__all__` of the default implementation.
 
     Args:
       namespace: the globals of `lamina_x/__init__.py`.
-      rule_modules: modules of the package that define its rules, imported first; a plugin for `x.rows` replaces them.
+      rule_modules: modules of the package that define its rules, imported first; a plugin for `x.rules` replaces them.
     Raises:
       LayerError: the plugin cannot be imported, lacks names, or is written for another version of the conformance
         tests.
     """
     package = namespace["__name__"]
     layer = package.removeprefix("lamina_")
-    if rows:
-        choice = _choose(f"{layer}.rows")
-        for module in [f"{package}.{name}" for name in rows] if choice.module == "stock" else [choice.module]:
-            _check_plugin(f"{layer}.rows", choice, _import(f"{layer}.rows", choice, module), ())
-        _loaded[f"{layer}.rows"] = choice
+    if rule_modules:
+        choice = _choose(f"{layer}.rules")
+        for module in [f"{package}.{name}" for name in rule_modules] if choice.module == "default" else [choice.module]:
+            _check_plugin(f"{layer}.rules", choice, _import(f"{layer}.rules", choice, module), ())
+        _loaded[f"{layer}.rules"] = choice
     choice = _choose(layer)
-    is_default = choice.module == "stock"
+    is_default = choice.module == "default"
     if not is_default:
         namespace["__all__"] = _read_default_all(namespace)
     # If the plugin is being imported: it imports inner modules of the package, and so caused the import of this facade.
     importing = _is_importing(choice.module)
     home = sys.modules[choice.module] if importing else _import(
-        layer, choice, f"{package}.stock" if is_default else choice.module)
+        layer, choice, f"{package}._default" if is_default else choice.module)
     if is_default:
         namespace["__all__"] = home.__all__
     elif not importing:
@@ -160,6 +160,26 @@ def fill(namespace: dict[str, Any], rows: Sequence[str] = ()) -> None:
                 sys.modules[f"{package}.{name}"] = namespace[name] = value
 
 
+def deprecated_getattr(module: str) -> Callable[[str], Any]:
+    """Return a `__getattr__` for a public module that serves the former names in the `_deprecated` module of its package.
+
+    Args:
+      module: dotted name of the public module.
+    Returns:
+      A function that returns the value of a former name, which warns when it is called, or raises AttributeError.
+    """
+    package = module.partition(".")[0]
+
+    def __getattr__(name: str) -> Any:
+        if not name.startswith("_"):
+            former = import_module(f"{package}._deprecated")
+            if name in former.__all__:
+                return getattr(former, name)
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return __getattr__
+
+
 def _make_getattr(package: str, layer: str, choice: _Choice, home: ModuleType) -> Callable[[str], Any]:
     """Return the `__getattr__` of a facade, for names that the implementation creates on first use."""
     facade = sys.modules[package]
@@ -170,7 +190,7 @@ def _make_getattr(package: str, layer: str, choice: _Choice, home: ModuleType) -
         try:
             value = getattr(home, name)
         except AttributeError:
-            if choice.module != "stock" and name in facade.__all__:
+            if choice.module != "default" and name in facade.__all__:
                 raise _missing_names_error(layer, choice, [name]) from None
             raise AttributeError(f"module {package!r} has no attribute {name!r}") from None
         setattr(facade, name, value)
@@ -181,14 +201,14 @@ def _make_getattr(package: str, layer: str, choice: _Choice, home: ModuleType) -
 
 def _read_default_all(namespace: dict[str, Any]) -> list[str]:
     """Read `__all__` of the default implementation without importing it: its dependencies may not be installed."""
-    source = namespace["__spec__"].loader.get_data(namespace["__file__"].replace("__init__", "stock"))
+    source = namespace["__spec__"].loader.get_data(namespace["__file__"].replace("__init__", "_default"))
     found = [node.value for node in ast.parse(source).body if isinstance(node, ast.Assign)
              and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__"]
     return list(ast.literal_eval(found[0]))
 
 
 def _package(layer: str) -> str:
-    return f"lamina_{layer.removesuffix('.rows')}"
+    return f"lamina_{layer.removesuffix('.rules')}"
 
 
 def _is_importing(module: str) -> bool:
@@ -209,7 +229,7 @@ def _import(layer: str, choice: _Choice, module: str) -> ModuleType:
     try:
         return import_module(module)
     except Exception as error:
-        if choice.module == "stock" or isinstance(error, LayerError):
+        if choice.module == "default" or isinstance(error, LayerError):
             raise
         absent = isinstance(error, ModuleNotFoundError) and error.name == module.split(".")[0]
         problem = "there is no such module" if absent else f"importing it raised {type(error).__name__}: {error}"
@@ -221,13 +241,13 @@ def _missing_names_error(layer: str, choice: _Choice, names: Sequence[str]) -> L
     more = f" and {len(names) - 6} more" if len(names) > 6 else ""
     package = _package(layer)
     return LayerError(f"{choice} was selected ({choice.chosen}) for the layer `{layer}`, but lacks "
-                      f"{', '.join(names[:6])}{more} of {package}.__all__ (`from {package}.stock import *` imports the "
+                      f"{', '.join(names[:6])}{more} of {package}.__all__ (`from {package}._default import *` imports the "
                       f"default ones); {_fix(layer, choice)}")
 
 
 def _check_plugin(layer: str, choice: _Choice, home: ModuleType, names: Sequence[str]) -> None:
     """Raise LayerError for a plugin that is written for another version of the conformance tests or lacks names."""
-    if choice.module == "stock":
+    if choice.module == "default":
         return
     contract, required = getattr(home, "__contract__", None), CONTRACTS[layer]
     if contract != required:
@@ -249,7 +269,7 @@ def _choose(layer: str) -> _Choice:
     if variable is not None:
         selected = _parse_variable(variable)
         if layer in selected or not selected:
-            return _Choice(selected.get(layer, "stock"), _VARIABLE if selected else "stock")
+            return _Choice(selected.get(layer, "default"), _VARIABLE if selected else "default")
     found = [_Choice(module, "installed", by) for declared, module, by in _find_plugins() if declared == layer]
     if len({choice.module for choice in found}) > 1:
         names = " and ".join(map(str, found))
@@ -257,7 +277,7 @@ def _choose(layer: str) -> _Choice:
         raise LayerError(f"{names} are installed for the layer `{layer}`; select one with {_VARIABLE}={layer}={one} or "
                          f"with lamina.use({layer.replace('.', '_')}={one!r}) before any other use of lamina, or none "
                          f"with {_VARIABLE}= (empty)")
-    return found[0] if found else _Choice("stock", "stock")
+    return found[0] if found else _Choice("default", "default")
 
 
 def _parse_variable(text: str) -> dict[str, str]:
@@ -265,6 +285,7 @@ def _parse_variable(text: str) -> dict[str, str]:
     selected = {}
     for part in filter(None, map(str.strip, text.split(","))):
         layer, mark, module = map(str.strip, part.partition("="))
+        layer, module = _layer_name(layer), _module_name(module)
         if not (layer in CONTRACTS and mark and _is_dotted_name(module)):
             known = f"a layer of {', '.join(CONTRACTS)}"
             expected = "layer=module, separated by commas" if layer in CONTRACTS or not mark else known
@@ -272,6 +293,16 @@ def _parse_variable(text: str) -> dict[str, str]:
                              "implementations")
         selected[layer] = module
     return selected
+
+
+def _layer_name(name: str) -> str:
+    """Return the name of a layer; `batching.rows` was the name of `batching.rules`."""
+    return name.removesuffix(".rows") + ".rules" if name.endswith(".rows") else name
+
+
+def _module_name(name: str) -> str:
+    """Return the name of an implementation; "stock" was the name of "default"."""
+    return "default" if name == "stock" else name
 
 
 def _is_dotted_name(module: str) -> bool:
@@ -312,6 +343,7 @@ def _parse_entry_points(text: str, distribution: str) -> Iterator[tuple[str, str
             in_group = line == f"[{GROUP}]"
         elif in_group and line and line[0] not in "#;":
             layer, mark, module = map(str.strip, line.partition("="))
+            layer = _layer_name(layer)
             if layer not in CONTRACTS or not mark or not _is_dotted_name(module):
                 raise LayerError(f"{distribution} declares the entry point {line!r} in the group {GROUP}: expected a layer of "
                                  f"{', '.join(CONTRACTS)} and the import name of a module; upgrade or uninstall "
@@ -320,16 +352,16 @@ def _parse_entry_points(text: str, distribution: str) -> Iterator[tuple[str, str
 
 
 def _describe(layer: str, choice: _Choice) -> Layer:
-    module = choice.module if choice.module != "stock" else _package(layer)
+    module = choice.module if choice.module != "default" else _package(layer)
     loaded = sys.modules.get(module)
-    known = choice.distribution or (_package(layer).replace("_", "-") if choice.module == "stock" else None)
+    known = choice.distribution or (_package(layer).replace("_", "-") if choice.module == "default" else None)
     return Layer(layer, module, *_distribution(module, known), getattr(loaded, "__file__", None),
                  getattr(loaded, "__contract__", CONTRACTS[layer]), choice.chosen)
 
 
 def _distribution(module: str, known: str | None) -> tuple[str | None, str | None]:
     """Return (name, version) of the distribution that contains a module."""
-    from importlib import metadata  # on demand: takes milliseconds to import
+    from importlib import metadata  # noqa: PLC0415 (on demand: takes milliseconds to import)
 
     by = known or next(iter(metadata.packages_distributions().get(module.split(".")[0], ())), None)
     try:

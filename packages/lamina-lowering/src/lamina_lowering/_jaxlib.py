@@ -128,7 +128,7 @@ def cpu_client(devices: int) -> Any:
     return client
 
 
-def provide(needs: Any) -> None:
+def register_kernel_libraries(needs: Any) -> None:
     """Register the kernel libraries that a lowered program needs."""
     if "lapack" in needs and not _provided:
         lapack, xc = _load("lapack"), _load("xla_client")

@@ -1,4 +1,4 @@
-'''Extension API for lowering rules.
+"""Extension API for lowering rules.
 
 `lowering_rules` is the table of common rules, `platform_rules(name)` that of one platform. A rule is
 `rule(ctx, /, *operands, **params)`: operands and results are `ir.Value`s, and `params` are those of the equation. The
@@ -24,8 +24,11 @@ and `ctx.avals_in` has the broadcast types. So most of these rules are one line:
     lowering_rules.define(prims.sin_p, direct("stablehlo.sine"))
 
 `platform_rules("cuda").define(prims.x_p, rule)` adds a rule for one platform.
-'''
+"""
 from __future__ import annotations
+
+
+from lamina_ir.layers import deprecated_getattr
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -33,13 +36,13 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes, shaped
 
-from .context import Context
-from .tables import lowering_rules, platform_rules
+from ._emit.rule_context import Context
+from ._emit.rule_tables import lowering_rules, platform_rules
 
-__all__ = ["Context", "direct", "ffi_lowering", "identity", "lowering_rules", "platform_rules", "through"]
+__all__ = ["Context", "compute_in", "ffi_lowering", "identity", "lower_to_op", "lowering_rules", "platform_rules"]
 
 
-def direct(name: str, **attrs: Any) -> Callable[..., Any]:
+def lower_to_op(name: str, **attrs: Any) -> Callable[..., Any]:
     """Make a rule that emits one operation on the operands, with the result's type. It ignores the equation's params.
 
     Args:
@@ -51,7 +54,7 @@ def direct(name: str, **attrs: Any) -> Callable[..., Any]:
     >>> from lamina_ir import parse, prims
     >>> from lamina_lowering import lower
     >>> program = parse("{ lambda ; a:f32[3]. let b:f32[3] = tanh a in (b,) }")
-    >>> with lowering_rules.override(prims.tanh_p, direct("stablehlo.sine")):
+    >>> with lowering_rules.override(prims.tanh_p, lower_to_op("stablehlo.sine")):
     ...     "stablehlo.sine" in lower(program).as_text()
     True
     """
@@ -86,7 +89,7 @@ def identity(ctx: Context, x: Any, /, *rest: Any, **params: Any) -> Any:
     return x
 
 
-def through(dtype: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
+def compute_in(dtype: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
     """Make a rule that computes in another dtype: operands are converted to it, and the result is converted back.
 
     Args:
@@ -98,7 +101,7 @@ def through(dtype: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
     >>> from lamina_ir import parse, prims
     >>> from lamina_lowering import lower
     >>> program = parse("{ lambda ; a:f32[3]. let b:f32[3] = tanh a in (b,) }")
-    >>> rule = through("float64", lambda ctx, x, *, aval: ctx.op("stablehlo.sine", (x,), aval))
+    >>> rule = compute_in("float64", lambda ctx, x, *, aval: ctx.op("stablehlo.sine", (x,), aval))
     >>> with lowering_rules.override(prims.tanh_p, rule):
     ...     "tensor<3xf64>" in lower(program).as_text()
     True
@@ -159,7 +162,7 @@ def ffi_lowering(call_target_name: str, *, operand_layouts: Sequence[Sequence[in
 def _layouts(ctx: Context, avals: Sequence[Any], given: Sequence[Sequence[int]] | None) -> Any:
     orders = [[*range(a.ndim)][::-1] for a in avals] if given is None else [[*order] for order in given]
     if [sorted(order) for order in orders] != [[*range(a.ndim)] for a in avals]:
-        raise ValueError(f"ffi_lowering: layouts must have the axes of each of {', '.join([a.long() for a in avals])}; got "
+        raise ValueError(f"ffi_lowering: layouts must have the axes of each of {', '.join([a.str_long() for a in avals])}; got "
                          f"{orders}")
     texts = [f"dense<{order}> : tensor<{len(order)}xindex>" if order else "dense<> : tensor<0xindex>" for order in orders]
     return ctx.attr("[" + ", ".join(texts) + "]")
@@ -200,3 +203,5 @@ def _real(x: Any, mlir_type: str) -> str:
         return f"{float(x):.17e}"
     bits = {"f16": np.uint16, "f32": np.uint32, "f64": np.uint64}[mlir_type]
     return f"0x{int(np.asarray(x, mlir_type.replace('f', 'float')).view(bits)):0{int(mlir_type[1:]) // 4}X}"
+
+__getattr__ = deprecated_getattr(__name__)  # no star import: the new names are defined here

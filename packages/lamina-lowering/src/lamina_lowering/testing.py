@@ -8,18 +8,18 @@ import numpy as np
 
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, Var, aval_of, evaluate_primitive
 from lamina_ir.testing import assert_close
-from lamina_ir.testing.samples import determined
+from lamina_ir.testing.samples import canonicalize_results
 
 from . import _jaxlib
-from .module import lower
-from .on_cpu import run_lowered
+from ._emit.module import lower
+from ._emit.run_on_cpu import run_lowered
 
-__all__ = ["check_collective", "check_lowering", "one_op", "register_kernels", "run_lowered"]
+__all__ = ["check_collective", "check_lowering", "register_kernels", "run_lowered", "single_eqn_program"]
 
 register_kernels = _jaxlib.register_kernels
 
 
-def one_op(prim: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
+def single_eqn_program(prim: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
     """Return the program of a single equation."""
     ins = [Var(a) for a in avals]
     out = prim.infer(*avals, **params)
@@ -31,9 +31,10 @@ def check_lowering(prim: Primitive, args: Sequence[Any], params: dict[str, Any])
     """Compare a compiled primitive with its NumPy implementation on these arguments."""
     avals = [aval_of(a) for a in args]
     arrays = [np.asarray(a, v.dtype) for a, v in zip(args, avals, strict=True)]
-    got = run_lowered(lower(one_op(prim, avals, params)), *arrays)
+    got = run_lowered(lower(single_eqn_program(prim, avals, params)), *arrays)
     wanted = evaluate_primitive(prim, arrays, params)
-    pairs = zip(determined(prim, got), determined(prim, wanted if prim.multiple else (wanted,)), strict=True)
+    pairs = zip(canonicalize_results(prim, got),
+                canonicalize_results(prim, wanted if prim.multiple else (wanted,)), strict=True)
     for g, w in pairs:
         assert_close(g, w, what=prim.name)
 
@@ -47,7 +48,7 @@ def check_collective(prim: Primitive, operands: Sequence[Sequence[Any]], params:
       params: the equation's params.
       env: the `AxisEnv` of the enclosing axes.
     """
-    lowered = lower(one_op(prim, [aval_of(xs[0]) for xs in operands], params),
+    lowered = lower(single_eqn_program(prim, [aval_of(xs[0]) for xs in operands], params),
                     axis_env=list(zip(env.names, env.sizes, strict=True)))
     got = run_lowered(lowered, *operands)
     wanted = prim.numpy(env, *operands, **params)

@@ -1,6 +1,6 @@
 """A sum over groups is one over the axis."""
 from lamina_ir import prims
-from lamina_lowering.stock import *
+from lamina_lowering._default import *
 
 __contract__ = 1
 

@@ -1,4 +1,4 @@
 """The stock under another name."""
-from lamina_lowering.stock import *
+from lamina_lowering._default import *
 
 __contract__ = 1

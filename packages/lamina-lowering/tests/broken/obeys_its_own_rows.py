@@ -1,6 +1,6 @@
 """Rows put in another's place are not used."""
-from lamina_lowering import stock
-from lamina_lowering.stock import *
+from lamina_lowering import _default
+from lamina_lowering._default import *
 
 __contract__ = 1
 
@@ -8,4 +8,4 @@ _mine = {name: rows(name) for name in ("cpu", "cuda", "tpu")}
 
 
 def lower(closed_jaxpr, *, platform="cpu", rules=None, **options):
-    return stock.lower(closed_jaxpr, platform=platform, rules=_mine[platform], **options)
+    return _default.lower(closed_jaxpr, platform=platform, rules=_mine[platform], **options)

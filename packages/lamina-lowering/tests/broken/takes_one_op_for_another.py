@@ -1,6 +1,6 @@
 """`expm1` is lowered to `exp`."""
 from lamina_ir import prims
-from lamina_lowering.stock import *
+from lamina_lowering._default import *
 
 __contract__ = 1
 

@@ -1,11 +1,11 @@
 """Results come last first."""
 from lamina_ir import ClosedJaxpr, Jaxpr
-from lamina_lowering import stock
-from lamina_lowering.stock import *
+from lamina_lowering import _default
+from lamina_lowering._default import *
 
 __contract__ = 1
 
 
 def lower(closed_jaxpr, **options):
     j = closed_jaxpr.jaxpr
-    return stock.lower(ClosedJaxpr(Jaxpr(j.constvars, j.invars, j.eqns, j.outvars[::-1]), closed_jaxpr.consts), **options)
+    return _default.lower(ClosedJaxpr(Jaxpr(j.constvars, j.invars, j.eqns, j.outvars[::-1]), closed_jaxpr.consts), **options)

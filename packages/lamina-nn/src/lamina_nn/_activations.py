@@ -548,6 +548,6 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
     sizes = typeof(x).shape
     at = check_axis("glu", axis, len(sizes))
     if sizes[at] % 2:
-        raise ShapeError(f"glu: axis {axis} must have an even length, to be halved; got {typeof(x).long()}")
+        raise ShapeError(f"glu: axis {axis} must have an even length, to be halved; got {typeof(x).str_long()}")
     left, right = lnp.split(x, 2, at)
     return lax.mul(left, _logistic(right))

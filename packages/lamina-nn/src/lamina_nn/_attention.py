@@ -95,7 +95,7 @@ def _checked(query: Any, key: Any, value: Any) -> bool:
     fit = len(q.shape) == len(k.shape) and q.shape[:-3] == k.shape[:-3] and q.shape[-1:] == k.shape[-1:]
     if len(q.shape) not in (3, 4) or k.shape != v.shape or not fit:
         raise ShapeError(f"{_CALL}: expected query [batch, t, heads, depth], key and value [batch, s, groups, depth], all "
-                         f"with a batch or all without; got {q.long()}, {k.long()} and {v.long()}")
+                         f"with a batch or all without; got {q.str_long()}, {k.str_long()} and {v.str_long()}")
     if not k.shape[-2] or q.shape[-2] % k.shape[-2]:
         raise ShapeError(f"{_CALL}: the heads of query must be a multiple of those of key and value; got {q.shape[-2]} "
                          f"and {k.shape[-2]}")
@@ -107,7 +107,7 @@ def _spread(name: str, x: Any, shape: tuple[int, ...]) -> Any:
     own = typeof(x).shape
     if len(own) > len(shape) or any(n not in (1, d) for n, d in zip(reversed(own), reversed(shape))):
         raise ShapeError(f"{_CALL}: {name} must broadcast to [batch, heads, t, s], here {shape}; got "
-                         f"{typeof(x).long()}")
+                         f"{typeof(x).str_long()}")
     return x
 
 
@@ -116,10 +116,10 @@ def _within(name: str, lengths: Any, shape: tuple[int, int]) -> Any:
     lengths = lnp.asarray(lengths)
     found = typeof(lengths)
     if not dtypes.is_integer(found.dtype):
-        raise DTypeError(f"{_CALL}: {name} must be integers; got {found.long()}")
+        raise DTypeError(f"{_CALL}: {name} must be integers; got {found.str_long()}")
     if found.shape != shape[:1]:
         raise ShapeError(f"{_CALL}: {name} must have one length for each of the {shape[0]} members of the batch; got "
-                         f"{found.long()}")
+                         f"{found.str_long()}")
     return lnp.less(lax.broadcasted_iota(found.dtype, shape, 1), lnp.reshape(lengths, (shape[0], 1)))
 
 
@@ -141,7 +141,7 @@ def _allowed(mask: Any, is_causal: bool, lengths: Any, window: Any, shape: tuple
     if mask is not None:
         mask = lnp.asarray(mask)
         if not dtypes.is_bool(typeof(mask).dtype):
-            raise DTypeError(f"{_CALL}: mask must be boolean; got {typeof(mask).long()}. Compare it first, as mask > 0")
+            raise DTypeError(f"{_CALL}: mask must be boolean; got {typeof(mask).str_long()}. Compare it first, as mask > 0")
         found.append(_spread("mask", mask, shape))
     if is_causal or window is not None:
         behind = lax.sub(lax.broadcasted_iota("int32", (t, s), 0), lax.broadcasted_iota("int32", (t, s), 1))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from lamina_ir import trees
 from lamina_tracing import Array
-from lamina_tracing.extend import in_name
+from lamina_tracing.extend import rename_errors
 
 __all__ = ["InitFn", "JoinPoint", "Optimizer", "OptimizerState", "Params", "ParamsFn", "State", "Step", "UpdateFn", "Updates",
            "optimizer", "pack_optimizer_state", "unpack_optimizer_state"]
@@ -90,11 +90,11 @@ def optimizer(opt_maker: Callable[..., tuple[Callable[..., Any], Callable[..., A
         raise TypeError(f"optimizer: opt_maker is a function that gives init, update and get_params; "
                         f"got {type(opt_maker).__name__}")
     name = getattr(opt_maker, "__name__", "optimizer")
-    told = in_name(opt_maker, name)
+    told = rename_errors(opt_maker, name)
 
     @functools.wraps(opt_maker)
     def tree_opt_maker(*args: Any, **kwargs: Any) -> Optimizer:
-        init, update, get_params = (in_name(fun, name) for fun in told(*args, **kwargs))
+        init, update, get_params = (rename_errors(fun, name) for fun in told(*args, **kwargs))
 
         def init_fn(x0_tree: Params) -> OptimizerState:
             leaves, tree = trees.tree_flatten(x0_tree)

@@ -9,7 +9,7 @@ import numpy as np
 from lamina_ir import ShapeError, dtypes, trees
 from lamina_numpy.extend import to_inexact, work_dtype
 from lamina_tracing import Array, ArrayLike
-from lamina_tracing.extend import in_name, typeof
+from lamina_tracing.extend import rename_errors, typeof
 
 __all__ = ["Schedule", "clip_grads", "constant", "exponential_decay", "inverse_time_decay", "l2_norm", "make_schedule",
            "piecewise_constant", "polynomial_decay"]
@@ -118,7 +118,7 @@ def polynomial_decay(step_size: Any, decay_steps: Any, final_step_size: Any, pow
     return schedule
 
 
-@in_name
+@rename_errors
 def piecewise_constant(boundaries: Any, values: Any) -> Schedule:
     """A step size that changes after some steps.
 
@@ -161,7 +161,7 @@ def make_schedule(scalar_or_schedule: Any) -> Schedule:
     if callable(scalar_or_schedule):
         return scalar_or_schedule
     try:
-        what = typeof(scalar_or_schedule).long() if typeof(scalar_or_schedule).shape else ""
+        what = typeof(scalar_or_schedule).str_long() if typeof(scalar_or_schedule).shape else ""
     except TypeError:
         what = type(scalar_or_schedule).__name__
     if what:
@@ -182,7 +182,7 @@ def _length(call: str, tree: Any) -> tuple[Any, list[Any], Any]:
     return lnp.sqrt(sum(map(_squares, leaves), start=0.0)), leaves, structure
 
 
-@in_name
+@rename_errors
 def l2_norm(tree: Any) -> Array:
     """The length of all numbers in a tree as one vector: the root of the sum of their squared sizes.
 
@@ -202,10 +202,10 @@ def l2_norm(tree: Any) -> Array:
     norm, leaves, _ = _length("l2_norm", tree)
     if not leaves:
         return norm
-    return lnp.astype(norm, dtypes.real_of(lnp.result_type(*leaves)))
+    return lnp.astype(norm, dtypes.real_dtype(lnp.result_type(*leaves)))
 
 
-@in_name
+@rename_errors
 def clip_grads(grad_tree: Any, max_norm: ArrayLike) -> Any:
     """Gradients, made shorter where they are longer than allowed as one vector.
 
@@ -225,13 +225,13 @@ def clip_grads(grad_tree: Any, max_norm: ArrayLike) -> Any:
     Array([0.6, 0.8], dtype=float32)
     """
     if typeof(lnp.asarray(max_norm)).shape:
-        raise ShapeError(f"clip_grads: max_norm is one number; got {typeof(lnp.asarray(max_norm)).long()}")
+        raise ShapeError(f"clip_grads: max_norm is one number; got {typeof(lnp.asarray(max_norm)).str_long()}")
     norm, leaves, structure = _length("clip_grads", grad_tree)
     short = lnp.less_equal(norm, max_norm)
     factor = lnp.divide(max_norm, lnp.where(short, 1, norm))
 
     def clipped(x: Any) -> Any:
         t = typeof(x)
-        real = np.result_type(work_dtype(dtypes.real_of(t.dtype)))
+        real = np.result_type(work_dtype(dtypes.real_dtype(t.dtype)))
         return lnp.where(short, x, lnp.astype(lnp.multiply(x, lnp.astype(factor, real)), t.dtype))
     return trees.tree_unflatten(structure, [clipped(x) for x in leaves])

@@ -14,7 +14,7 @@ from lamina_ir import dtypes
 from lamina_numpy.extend import axes_of, fitted, own_terms, public, to_inexact, work_dtype
 from lamina_numpy.special import logsumexp
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
-from lamina_tracing.extend import check_axis, is_name, requested_dtype, typeof
+from lamina_tracing.extend import check_axis, is_axis_name, resolve_requested_dtype, typeof
 
 __all__ = ["log_softmax", "logmeanexp", "one_hot", "softmax", "standardize"]
 
@@ -220,8 +220,8 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, a
         x = lnp.astype(x, lnp.promote_types(d, np.int32))
     elif work_dtype(d) != d:
         x = lnp.astype(x, work_dtype(d))
-    final = dtypes.canonical_float() if dtype is None else requested_dtype(dtype)
-    if is_name(axis):
+    final = dtypes.canonical_float() if dtype is None else resolve_requested_dtype(dtype)
+    if is_axis_name(axis):
         size = lax.axis_size(axis)
         if size != n:
             raise ValueError(f"one_hot: axis {axis!r} has {size} positions; expected num_classes={n}")

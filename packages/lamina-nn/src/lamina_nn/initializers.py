@@ -16,7 +16,7 @@ import numpy as np
 from lamina_ir import ShapeError, dtypes
 from lamina_numpy.extend import own_terms
 from lamina_tracing import Array, ArrayLike, DTypeLike, ShapeLike, lax
-from lamina_tracing.extend import check_axis, in_name, is_name, requested_dtype
+from lamina_tracing.extend import check_axis, rename_errors, is_axis_name, resolve_requested_dtype
 
 __all__ = ["Initializer", "constant", "delta_orthogonal", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",
            "kaiming_normal", "kaiming_uniform", "lecun_normal", "lecun_uniform", "normal", "ones", "orthogonal",
@@ -38,7 +38,7 @@ class Initializer(Protocol):
 # --- how the arguments are read ------------------------------------------------------------------------------------
 def _dtype(*given: DTypeLike | None) -> np.dtype:
     """The first dtype that is given, else the default float."""
-    return next((requested_dtype(d) for d in given if d is not None), dtypes.canonical_float())
+    return next((resolve_requested_dtype(d) for d in given if d is not None), dtypes.canonical_float())
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:
@@ -66,7 +66,7 @@ def _fans(call: str, shape: Any, in_axis: Axes, out_axis: Axes, batch_axis: Axes
         nonlocal window
         n = 1
         for axis in axes if isinstance(axes, (tuple, list)) else (axes,):
-            if is_name(axis):
+            if is_axis_name(axis):
                 if axis not in named:
                     raise ShapeError(f"{call}: {what} names {axis!r}, which the shape {shape!r} does not; give a NamedShape")
                 n *= named[axis]
@@ -84,7 +84,7 @@ def _fans(call: str, shape: Any, in_axis: Axes, out_axis: Axes, batch_axis: Axes
 
 def _on_disc(key: Any, shape: Any, dtype: np.dtype, share: Any) -> Any:
     """Complex numbers of any direction; `share` makes their sizes of uniform numbers."""
-    part = dtypes.real_of(dtype)
+    part = dtypes.real_dtype(dtype)
     for_size, for_angle = random.split(key)
     size = share(random.uniform(for_size, shape, part))
     angle = lax.mul(random.uniform(for_angle, shape, part), 2 * math.pi)
@@ -96,7 +96,7 @@ def _scaled(x: Any, by: Any, dtype: np.dtype) -> Any:
 
 
 # --- weights that depend on nothing --------------------------------------------------------------------------------
-@in_name
+@rename_errors
 def zeros(key: ArrayLike, shape: Shape, dtype: DTypeLike | None = None) -> Array:
     """Weights of zero: an initializer itself.
 
@@ -118,7 +118,7 @@ def zeros(key: ArrayLike, shape: Shape, dtype: DTypeLike | None = None) -> Array
     return lnp.zeros(_sizes(shape), _dtype(dtype))
 
 
-@in_name
+@rename_errors
 def ones(key: ArrayLike, shape: Shape, dtype: DTypeLike | None = None) -> Array:
     """Weights of one: an initializer itself.
 
@@ -161,7 +161,7 @@ def constant(value: ArrayLike, dtype: DTypeLike | None = None) -> Initializer:
 
     def init(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
         return lnp.full(_sizes(shape), value, _dtype(dtype, default))
-    return in_name(init, "constant")
+    return rename_errors(init, "constant")
 
 
 # --- numbers of one distribution -----------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def uniform(scale: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initiali
     def init(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
         d = _dtype(dtype, default)
         return _scaled(random.uniform(key, shape, d), scale, d)
-    return in_name(init, "uniform")
+    return rename_errors(init, "uniform")
 
 
 def normal(stddev: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initializer:
@@ -212,7 +212,7 @@ def normal(stddev: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initiali
     def init(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
         d = _dtype(dtype, default)
         return _scaled(random.normal(key, shape, d), stddev, d)
-    return in_name(init, "normal")
+    return rename_errors(init, "normal")
 
 
 def truncated_normal(stddev: ArrayLike = 1e-2, dtype: DTypeLike | None = None, lower: float = -2.0,
@@ -239,7 +239,7 @@ def truncated_normal(stddev: ArrayLike = 1e-2, dtype: DTypeLike | None = None, l
     def init(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
         d = _dtype(dtype, default)
         return _scaled(random.truncated_normal(key, lower, upper, shape, d), stddev, d)
-    return in_name(init, "truncated_normal")
+    return rename_errors(init, "truncated_normal")
 
 
 # --- numbers that scale with the inputs or outputs of a unit -------------------------------------------------------
@@ -317,7 +317,7 @@ def _variance_scaling(call: str, scale: float, mode: str, distribution: str, in_
     def init(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
         n = _MODES[mode](*_fans(call, shape, in_axis, out_axis, batch_axis))
         return _spread(distribution, key, shape, _dtype(dtype, default), scale / max(n, 1))
-    return in_name(init, call)
+    return rename_errors(init, call)
 
 
 def lecun_uniform(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (),
@@ -509,7 +509,7 @@ def orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike |
 
     def init(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
         return _orthogonal("orthogonal", key, shape, _dtype(dtype, default), scale, column_axis)
-    return in_name(init, "orthogonal")
+    return rename_errors(init, "orthogonal")
 
 
 @own_terms
@@ -558,4 +558,4 @@ def delta_orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DType
         matrix = _orthogonal("delta_orthogonal", key, _as_named(shape, sizes[-2:]), d, scale, column_axis)
         middle = tuple([(n - 1) // 2 for n in sizes[:-2]])
         return lnp.zeros(sizes, d).at[middle].set(matrix)
-    return in_name(init, "delta_orthogonal")
+    return rename_errors(init, "delta_orthogonal")

@@ -19,7 +19,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from . import sigmoid
-from ._stax_windows import size
+from ._stax_conv_pool import size
 
 __all__ = ["get_num_params_in_lstm", "init_lstm_weight", "lstm", "lstm_ref", "unpack_lstm_weights"]
 
@@ -102,7 +102,8 @@ def unpack_lstm_weights(weights: ArrayLike, input_size: int, hidden_size: int, n
     shapes = _shapes("unpack_lstm_weights", input_size, hidden_size, num_layers, bidirectional)
     want, t = sum(map(math.prod, shapes)), typeof(weights)
     if t.shape != (want,):
-        raise ShapeError(f"unpack_lstm_weights: expected weights of shape ({want},), as init_lstm_weight gives; got {t.long()}")
+        raise ShapeError(f"unpack_lstm_weights: expected weights of shape ({want},), as init_lstm_weight gives; "
+                         f"got {t.str_long()}")
     found: tuple[dict[int, Array], ...] = ({}, {}, {}, {})
     at = 0
     for kinds in ((0, 1), (2, 3)):
@@ -142,12 +143,12 @@ def _network(call: str, x: Any, h_0: Any, c_0: Any, weights: Any, seq_lengths: A
                                   "layer a call of its own and draw with lamina.random.bernoulli between them")
     t = typeof(x)
     if len(t.shape) != 3 or t.shape[2] != input_size:
-        raise ShapeError(f"{call}: expected x of shape [batch, time, {input_size}]; got {t.long()}")
+        raise ShapeError(f"{call}: expected x of shape [batch, time, {input_size}]; got {t.str_long()}")
     batch, time = t.shape[:2]
     state: tuple[int, ...] = (num_layers * ways, batch, hidden_size)
     for name, value, want in (("h_0", h_0, state), ("c_0", c_0, state), ("seq_lengths", seq_lengths, (batch,))):
         if tuple(typeof(value).shape) != want:
-            raise ShapeError(f"{call}: expected {name} of shape {want}; got {typeof(value).long()}")
+            raise ShapeError(f"{call}: expected {name} of shape {want}; got {typeof(value).str_long()}")
     shapes = _shapes(call, input_size, hidden_size, num_layers, bidirectional)
     for name, part, first in zip(("W_ih", "W_hh", "b_ih", "b_hh"), weights, range(4), strict=True):
         for k, shape in enumerate(shapes[first::4]):
@@ -155,7 +156,7 @@ def _network(call: str, x: Any, h_0: Any, c_0: Any, weights: Any, seq_lengths: A
             if got != shape:
                 raise ShapeError(f"{call}: expected {name}[{k}] of shape {shape}; got {'none' if got is None else got}")
     if not dtypes.is_integer(typeof(seq_lengths).dtype):
-        raise TypeError(f"{call}: expected seq_lengths of integers; got {typeof(seq_lengths).long()}")
+        raise TypeError(f"{call}: expected seq_lengths of integers; got {typeof(seq_lengths).str_long()}")
     x, h_0, c_0 = (lnp.asarray(to_inexact(call, v)) for v in (x, h_0, c_0))
     valid = lnp.expand_dims(lnp.arange(time), (1, 2)) < lnp.expand_dims(seq_lengths, (0, 2))
     y = lnp.where(valid, lnp.swapaxes(x, 0, 1), 0)  # what is not read has no slope either, were it NaN

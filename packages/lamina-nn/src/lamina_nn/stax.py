@@ -18,10 +18,10 @@ from lamina_tracing import ArrayLike
 from lamina_tracing.extend import check_axis, typeof
 
 from . import elu, gelu, leaky_relu, log_softmax, relu, selu, sigmoid, softmax, softplus, standardize
-from ._stax_combining import FanInConcat, FanInSum, FanOut, parallel, serial, shape_dependent
-from ._stax_windows import (AvgPool, Conv, Conv1DTranspose, ConvTranspose, GeneralConv, GeneralConvTranspose, MaxPool, SumPool,
-                            size)
-from ._telling import Layer, checked_shape, layer
+from ._stax_combinators import FanInConcat, FanInSum, FanOut, parallel, serial, shape_dependent
+from ._stax_conv_pool import (AvgPool, Conv, Conv1DTranspose, ConvTranspose, GeneralConv, GeneralConvTranspose, MaxPool,
+                              SumPool, size)
+from ._layer_errors import Layer, checked_shape, layer
 from .initializers import Initializer, glorot_normal, normal, ones, zeros
 
 __all__ = ["AvgPool", "BatchNorm", "Conv", "Conv1DTranspose", "ConvTranspose", "Dense", "Dropout", "Elu", "Exp",

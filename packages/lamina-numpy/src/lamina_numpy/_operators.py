@@ -12,19 +12,20 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from lamina_tracing import slots
-from lamina_tracing.extend import Tracer, in_name, requested_dtype
+from lamina_tracing import hooks
+from lamina_tracing.extend import Tracer, rename_errors, resolve_requested_dtype
 
-from ._contract import products
+from ._products import products
 from ._elementwise import division, logic, powers, rounding, ufuncs
-from ._ground import conversion
-from ._index import at, diagonals, getitem, positions, searching, selection, taking
-from ._index.repeats import repeat as _repeat_elements
-from ._order import sorting
-from ._reduce import averages, reductions, running
+from ._core import conversion
+from ._indexing import at, diagonals, getitem, positions, searching, selection, take
+from ._indexing.repeats import repeat as _repeat_elements
+from ._sorting import sorting
+from ._reductions import averages, reductions, cumulative
 from ._shape import layout, views
-from ._ground.promotion import is_array
-from ._ground.publishing import PLAIN_NUMBERS, check_known, compiled, hashable, method, operator_for, public, under_second_name
+from ._core.promotion import is_array
+from ._core.public_api import (PLAIN_NUMBERS, check_known, compiled, hashable, method, operator_for, public,
+                               under_second_name)
 
 __all__ = ["install"]
 
@@ -51,11 +52,11 @@ _UNARY: dict[str, Function] = {
 _METHODS: dict[str, Function] = {
     "all": reductions.all, "any": reductions.any, "argmax": reductions.argmax, "argmin": reductions.argmin,
     "argpartition": sorting.argpartition, "argsort": sorting.argsort, "conj": under_second_name(ufuncs.conj, "conj"),
-    "conjugate": ufuncs.conj, "copy": conversion.copy, "cumprod": running.cumprod, "cumsum": running.cumsum, "diagonal":
+    "conjugate": ufuncs.conj, "copy": conversion.copy, "cumprod": cumulative.cumprod, "cumsum": cumulative.cumsum, "diagonal":
     diagonals.diagonal, "dot": products.dot, "flatten": under_second_name(layout.ravel, "flatten"), "max":
     reductions.max, "mean": averages.mean, "min": reductions.min, "partition": sorting.partition, "prod":
     reductions.prod, "ptp": reductions.ptp, "ravel": layout.ravel, "round": rounding.round, "sort": sorting.sort, "std":
-    averages.std, "sum": reductions.sum, "swapaxes": layout.swapaxes, "take": taking.take, "trace": diagonals.trace,
+    averages.std, "sum": reductions.sum, "swapaxes": layout.swapaxes, "take": take.take, "trace": diagonals.trace,
     "var": averages.var}
 
 
@@ -73,11 +74,11 @@ def _unfit(symbol: str, left: Any, right: Any) -> TypeError:
 def _forward(name: str, symbol: str, fun: Function, ready: Any) -> Function:
     """An operator: `NotImplemented` for operands that are no arrays, so that their own operator gets its turn. Lists and
     tuples get none: theirs would repeat or join them. Numbers of the types in `ready` are asked for beside the array."""
-    slot = slots.operators
+    slot = hooks.operators
 
     def op(self: Any, other: Any) -> Any:
         if type(other) in ready:
-            other = slot.beside(self, other)
+            other = slot.device_scalar_like(self, other)
         try:
             return fun(self, other)
         except TypeError:
@@ -92,11 +93,11 @@ def _forward(name: str, symbol: str, fun: Function, ready: Any) -> Function:
 
 
 def _reflected(name: str, symbol: str, fun: Function, ready: Any) -> Function:
-    slot = slots.operators
+    slot = hooks.operators
 
     def op(self: Any, other: Any) -> Any:
         if type(other) in ready:
-            other = slot.beside(self, other)
+            other = slot.device_scalar_like(self, other)
         try:
             return fun(other, self)
         except TypeError:
@@ -182,7 +183,7 @@ def _to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
     """The array on another device, or as a sharding says."""
     if stream is not None:
         raise ValueError("to_device: streams are not supported; got one")
-    return slots.device_put(self, device)
+    return hooks.device_put(self, device)
 
 
 def _namespace(self: Any, /, *, api_version: str | None = None) -> Any:
@@ -208,14 +209,15 @@ _MORE: dict[str, Any] = {
 
 def _by_name(table: dict[str, Any]) -> dict[str, Any]:
     """Methods in whose names errors are told."""
-    return {name: in_name(fun, name) for name, fun in table.items()}
+    return {name: rename_errors(fun, name) for name, fun in table.items()}
 
 
 def _traced_table() -> dict[str, Any]:
     return {
-        **_MORE, **_operators(lambda fun: in_name(fun) if fun is division.divmod else fun), **_UNARY, **_by_name(_METHODS),
+        **_MORE, **_operators(lambda fun: rename_errors(fun) if fun is division.divmod else fun), **_UNARY,
+        **_by_name(_METHODS),
         "__getitem__": getitem.traced_getitem,
-        "__setitem__": at.setitem, "__round__": in_name(_rounded), "at": at.at, **_by_name({
+        "__setitem__": at.setitem, "__round__": rename_errors(_rounded), "at": at.at, **_by_name({
             "astype": _astype, "choose": selection.choose, "clip": _clip, "compress": _compress, "nonzero": _nonzero,
             "repeat": _repeat, "reshape": _reshape, "searchsorted": _searchsorted, "squeeze": _squeeze,
             "transpose": _transpose, "view": views.view, "to_device": _to_device}),
@@ -256,7 +258,7 @@ def _array_table() -> dict[str, Any]:
 
     def array_view(self: Any, dtype: Any = None, type: None = None) -> Any:
         """The same bytes as another dtype; other widths change the last axis."""
-        return self if dtype is None and type is None else view(self, requested_dtype(dtype), type)
+        return self if dtype is None and type is None else view(self, resolve_requested_dtype(dtype), type)
 
     def array_search(self: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Any:
         return search(self, v, side, sorter, method=method)
@@ -287,5 +289,5 @@ def _function(name: str) -> Function | None:
 
 def install() -> None:
     """Give traced values and concrete arrays the full set."""
-    slots.operators.install(_traced_table(), _array_table())
-    slots.operators.functions = _function
+    hooks.operators.install(_traced_table(), _array_table())
+    hooks.operators.find_numpy_function = _function

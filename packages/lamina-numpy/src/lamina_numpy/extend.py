@@ -5,9 +5,9 @@ booleans; `alike` gives several arrays one dtype and shape; `work_dtype` says in
 axes, names of mapped ones among them, and `fitted` masks; the steps of a function marked `own_terms` may promote what a user
 has forbidden to be promoted.
 """
-from ._ground.names import axes_of
-from ._ground.promotion import alike, own_terms, to_inexact, work_dtype
-from ._ground.publishing import public, publish
-from ._reduce.reductions import fitted
+from ._core.named_axes import axes_of
+from ._core.promotion import alike, own_terms, to_inexact, work_dtype
+from ._core.public_api import public, publish
+from ._reductions.reductions import fitted
 
 __all__ = ["alike", "axes_of", "fitted", "own_terms", "public", "publish", "to_inexact", "work_dtype"]

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
-from lamina_tracing.extend import as_int, check_axes, check_axis, refuse_name, requested_dtype, typeof
+from lamina_tracing.extend import as_int, check_axes, check_axis, check_no_axis_name, resolve_requested_dtype, typeof
 from lamina_tracing.lax import FftType
 
 from ._elementwise import ufuncs
 from ._shape import joining, tiling
-from ._ground.promotion import cast, literal, to_inexact
-from ._ground.names import along_axis
-from ._ground.publishing import public, publish
-from ._make.creation import arange
+from ._core.promotion import cast, literal, to_inexact
+from ._core.named_axes import along_axis
+from ._core.public_api import public, publish
+from ._creation.creation import arange
 
 __all__ = ["fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft",
            "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn"]
@@ -42,13 +42,13 @@ def _transform(call: str, kind: FftType, x: Any, s: Any, axes: Any, norm: str | 
     t = typeof(x)
     real_in, real_out = kind == FftType.RFFT, kind == FftType.IRFFT
     if real_in and dtypes.is_complex(t.dtype):
-        raise TypeError(f"{call}: expected real numbers; got {t.long()}. Use {call.replace('ih', 'i').replace('r', '', 1)}")
+        raise TypeError(f"{call}: expected real numbers; got {t.str_long()}. Use {call.replace('ih', 'i').replace('r', '', 1)}")
     ndim = len(t.shape)
     if axes is None:
         axes = tuple(range(ndim)) if s is None else tuple(range(ndim - len(s), ndim))
     axes = check_axes(call, axes, ndim, argument)
     wide = np.dtype("float32") if t.dtype.itemsize < 4 else t.dtype
-    x = cast(x, wide if real_in else dtypes.complex_of(wide))
+    x = cast(x, wide if real_in else dtypes.complex_dtype(wide))
     if s is not None and len(s) != len(axes):
         raise ValueError(f"{call}: s must give a length for each of the axes {axes}; got {s}")
     if not axes:
@@ -58,7 +58,7 @@ def _transform(call: str, kind: FftType, x: Any, s: Any, axes: Any, norm: str | 
         sizes[-1] = 2 * (sizes[-1] - 1)
     if any(n < 1 for n in sizes):
         raise ValueError(f"{call}: every transformed axis needs at least one element; got lengths {tuple(sizes)} for "
-                         f"{t.long()}")
+                         f"{t.str_long()}")
     # sizes are those of the longer side; the half spectrum of n real numbers has n // 2 + 1. The transformed axes go last.
     x = _resized(x, [*sizes[:-1], sizes[-1] // 2 + 1 if real_out else sizes[-1]], axes)
     order = [a for a in range(ndim) if a not in axes] + list(axes)
@@ -355,7 +355,7 @@ def irfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, 
 
 
 def _two(call: str, kind: FftType, a: Any, s: Any, axes: Any, norm: str | None) -> Any:
-    refuse_name(call, "axes", axes)
+    check_no_axis_name(call, "axes", axes)
     if len(axes) != 2:
         raise ValueError(f"{call}: expected two axes; got {axes}")
     return _transform(call, kind, a, s, axes, norm)
@@ -468,7 +468,7 @@ def irfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -
 
 
 def _frequencies(call: str, places: Any, n: int, d: Any, dtype: Any) -> Any:
-    kind = dtypes.canonical_float() if dtype is None else requested_dtype(dtype)
+    kind = dtypes.canonical_float() if dtype is None else resolve_requested_dtype(dtype)
     if isinstance(d, (int, float)):
         return cast(places, kind) * literal(1 / (n * d), kind)
     return ufuncs.divide(cast(places, kind), ufuncs.multiply(cast(to_inexact(call, d), kind), literal(float(n), kind)))

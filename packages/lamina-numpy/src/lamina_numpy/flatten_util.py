@@ -8,7 +8,7 @@ from lamina_ir import dtypes, trees
 from lamina_tracing import lax
 from lamina_tracing.extend import Tracer, typeof
 
-from ._ground.axes import joined
+from ._core.axes import joined
 
 __all__ = ["flatten_pytree", "ravel_pytree"]
 
@@ -47,9 +47,10 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
 
     def unravel(v: Any) -> Any:
         if typeof(v).shape != (total,):
-            raise ValueError(f"unravel: expected a vector of shape ({total},); got {typeof(v).long()}")
+            raise ValueError(f"unravel: expected a vector of shape ({total},); got {typeof(v).str_long()}")
         if mixed and typeof(v).dtype != dtype:
-            raise TypeError(f"unravel: expected a vector of dtype {dtype}, which the leaves promote to; got {typeof(v).long()}")
+            raise TypeError(f"unravel: expected a vector of dtype {dtype}, which the leaves promote to; "
+                            f"got {typeof(v).str_long()}")
         found, start, traced = [], 0, isinstance(v, Tracer)
         for a in avals:  # eagerly one compiled slice serves every leaf of a size
             part = lax.slice_in_dim(v, start, start + a.size, 1, 0) if traced else \

@@ -17,12 +17,12 @@ from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import as_tuple, check_axis, typeof
 
-from ._contract import einsum
+from ._products import einsum
 from ._elementwise import special
-from ._ground.conversion import asarray
-from ._ground.promotion import to_inexact
-from ._ground.publishing import core, publish
-from ._index import taking
+from ._core.conversion import asarray
+from ._core.promotion import to_inexact
+from ._core.public_api import core, publish
+from ._indexing import take
 
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]
 
@@ -126,11 +126,11 @@ def _sizes(call: str, shape: Any, image: Any) -> tuple[int, ...]:
     sizes = tuple(map(int, as_tuple(call, "shape", shape, int)))
     have = typeof(image).shape
     if len(sizes) != len(have):
-        raise ValueError(f"{call}: shape must have one size for each axis of the image {typeof(image).long()}; got {sizes}")
+        raise ValueError(f"{call}: shape must have one size for each axis of the image {typeof(image).str_long()}; got {sizes}")
     if any(n < 0 for n in sizes):
         raise ValueError(f"{call}: shape must not have negative sizes; got {sizes}")
     if any(new and not old for new, old in zip(sizes, have)):
-        raise ValueError(f"{call}: an axis without elements cannot grow; got {typeof(image).long()} and the shape {sizes}")
+        raise ValueError(f"{call}: an axis without elements cannot grow; got {typeof(image).str_long()} and the shape {sizes}")
     return sizes
 
 
@@ -165,7 +165,7 @@ def resize(image: ArrayLike, shape: Sequence[int], method: str | ResizeMethod, a
     if how is ResizeMethod.NEAREST:
         for axis in axes:
             new, old = sizes[axis], have[axis]
-            image = taking.take(image, np.floor((np.arange(new) + 0.5) * (old / max(new, 1))).astype(np.int32), axis)
+            image = take.take(image, np.floor((np.arange(new) + 0.5) * (old / max(new, 1))).astype(np.int32), axis)
         return image
     scale = asarray(np.array([sizes[k] / max(have[k], 1) for k in axes], np.float64))
     return _resample(image, scale, asarray(np.zeros(len(axes))), sizes, axes, how, bool(antialias), precision)
@@ -215,7 +215,7 @@ def scale_and_translate(image: ArrayLike, shape: Sequence[int], spatial_dims: Se
     for name, v in (("scale", factors), ("translation", moves)):
         if typeof(v).shape != (len(axes),) or dtypes.is_complex(typeof(v).dtype):
             raise ValueError(f"{call}: {name} must have one real number for each of the {len(axes)} axes; got "
-                             f"{typeof(v).long()}")
+                             f"{typeof(v).str_long()}")
     return _resample(image, factors, moves, sizes, axes, how, bool(antialias), precision)
 
 

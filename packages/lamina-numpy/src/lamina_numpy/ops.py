@@ -8,9 +8,9 @@ from lamina_ir import ConcretizationError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import Tracer, typeof
 
-from ._ground.conversion import asarray
-from ._ground.promotion import cast, work_dtype
-from ._ground.publishing import core, publish
+from ._core.conversion import asarray
+from ._core.promotion import cast, work_dtype
+from ._core.public_api import core, publish
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 
@@ -33,10 +33,10 @@ def _segments(call: str, verb: str, data: Any, ids: Any, num_segments: Any, prom
     data, ids = asarray(data), asarray(ids)
     t, s = typeof(data), typeof(ids)
     if not dtypes.is_integer(s.dtype):
-        raise TypeError(f"{call}: segment_ids must be integers; got {s.long()}")
+        raise TypeError(f"{call}: segment_ids must be integers; got {s.str_long()}")
     if s.shape != t.shape[:len(s.shape)] or not s.shape:
         raise ValueError(f"{call}: segment_ids must have one number for each element along the leading axes of data; got "
-                         f"{s.long()} for {t.long()}")
+                         f"{s.str_long()} for {t.str_long()}")
     if num_segments is None:
         if isinstance(ids, Tracer):
             raise ConcretizationError(f"{call}: the number of segments depends on traced values; give num_segments=")

@@ -1,10 +1,10 @@
 """Of positions that occur twice one is changed once."""
-from lamina_numpy.stock import *
-from lamina_tracing import slots
+from lamina_numpy._default import *
+from lamina_tracing import hooks
 
 __contract__ = 1
 
-_at = slots.operators.array_table["at"]
+_at = hooks.operators.array_table["at"]
 
 
 class _Places:
@@ -26,4 +26,4 @@ class _Changes:
         return getattr(self.stock, name)
 
 
-slots.operators.install({"at": property(_Places)}, {"at": property(_Places)})
+hooks.operators.install({"at": property(_Places)}, {"at": property(_Places)})

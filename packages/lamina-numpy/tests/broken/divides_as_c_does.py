@@ -1,7 +1,7 @@
 """The remainder has the sign of the dividend."""
-from lamina_numpy import stock
-from lamina_numpy.stock import *
+from lamina_numpy import _default
+from lamina_numpy._default import *
 
 __contract__ = 1
 
-remainder = stock.fmod
+remainder = _default.fmod

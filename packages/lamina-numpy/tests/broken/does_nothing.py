@@ -1,6 +1,6 @@
 """All names are there, and none does anything."""
-from lamina_numpy import stock
-from lamina_numpy.stock import *
+from lamina_numpy import _default
+from lamina_numpy._default import *
 
 __contract__ = 1
 
@@ -10,4 +10,4 @@ def absent(*args, **kwargs):
 
 
 linalg = fft = None
-globals().update({name: absent for name in stock.__all__ if callable(getattr(stock, name))})
+globals().update({name: absent for name in _default.__all__ if callable(getattr(_default, name))})

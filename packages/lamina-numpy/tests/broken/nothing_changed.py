@@ -1,4 +1,4 @@
 """The stock under another name."""
-from lamina_numpy.stock import *
+from lamina_numpy._default import *
 
 __contract__ = 1

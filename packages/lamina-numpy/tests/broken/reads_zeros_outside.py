@@ -1,11 +1,11 @@
 """A position outside of an array reads as zero."""
 import numpy as np
-from lamina_numpy.stock import *
-from lamina_tracing import slots
+from lamina_numpy._default import *
+from lamina_tracing import hooks
 
 __contract__ = 1
 
-_get = slots.operators.tracer_table["__getitem__"]
+_get = hooks.operators.tracer_table["__getitem__"]
 
 
 def _read(self, index):
@@ -14,4 +14,4 @@ def _read(self, index):
     return _get(self, index)
 
 
-slots.operators.install({"__getitem__": _read}, {"__getitem__": _read})
+hooks.operators.install({"__getitem__": _read}, {"__getitem__": _read})

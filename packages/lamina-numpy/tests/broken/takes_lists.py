@@ -1,9 +1,9 @@
 """Lists are arrays too."""
-from lamina_numpy import stock
-from lamina_numpy.stock import *
+from lamina_numpy import _default
+from lamina_numpy._default import *
 
 __contract__ = 1
 
 
 def sum(a, *args, **options):
-    return stock.sum(stock.asarray(a), *args, **options)
+    return _default.sum(_default.asarray(a), *args, **options)

@@ -1,5 +1,5 @@
 """The version, set by `hatch version`, and the neighbours it works with, as tools/check_ranges.py writes them."""
-from lamina_ir import needs as _needs
+from lamina_ir import require_versions as _needs
 
 __version__ = "0.1.0"
 

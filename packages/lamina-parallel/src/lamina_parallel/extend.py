@@ -5,10 +5,20 @@ which rewrites the `xmap` equations of a program before it is compiled, and `glo
 functions of global arrays are traced.
 
 A dispatcher reads the attributes of `PmapSpec` that `lamina_tracing.extend.CallSpec` declares."""
-from .mesh import mesh_in_scope
-from .partition_spec import mesh_in_text, placement_text, spec_of, tiles_for
-from .placement import placed
-from .pmap import PmapSpec
-from .wholes import seen_whole
+from typing import TYPE_CHECKING
 
-__all__ = ["PmapSpec", "mesh_in_scope", "mesh_in_text", "placed", "placement_text", "seen_whole", "spec_of", "tiles_for"]
+from lamina_ir.layers import deprecated_getattr
+
+from ._mesh.mesh import mesh_in_scope
+from ._mesh.partition_spec import parse_mesh, format_placement, partition_spec_from_tiles, tiles_from_partition_spec
+from ._maps.lower_xmap import lower_xmaps
+from ._maps.pmap import PmapSpec
+from ._maps.global_view import global_view
+
+__all__ = ["PmapSpec", "format_placement", "global_view", "lower_xmaps", "mesh_in_scope", "parse_mesh",
+           "partition_spec_from_tiles", "tiles_from_partition_spec"]
+
+if TYPE_CHECKING:
+    from ._deprecated import *
+else:
+    __getattr__ = deprecated_getattr(__name__)

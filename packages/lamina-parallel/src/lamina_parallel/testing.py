@@ -3,11 +3,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["MadeUpDevice", "made_up_devices"]
+__all__ = ["FakeDevice", "fake_devices"]
 
 
 @dataclass(frozen=True)
-class MadeUpDevice:
+class FakeDevice:
     """The attributes that a mesh reads from a device."""
 
     id: int
@@ -18,10 +18,10 @@ class MadeUpDevice:
         return f"{self.platform}:{self.id}"
 
 
-def made_up_devices(n: int, processes: int = 1) -> list[MadeUpDevice]:
+def fake_devices(n: int, processes: int = 1) -> list[FakeDevice]:
     """Return `n` fake CPU devices, distributed evenly over `processes` processes.
 
-    >>> made_up_devices(4, processes=2)[2].process_index
+    >>> fake_devices(4, processes=2)[2].process_index
     1
     """
-    return [MadeUpDevice(i, "cpu", i * processes // n) for i in range(n)]
+    return [FakeDevice(i, "cpu", i * processes // n) for i in range(n)]

@@ -1,9 +1,9 @@
 """A result that is said to be the same on all devices is believed to be."""
-from lamina_parallel import stock
-from lamina_parallel.stock import *
+from lamina_parallel import _default
+from lamina_parallel._default import *
 
 __contract__ = 1
 
 
 def shard_map(fun, mesh=None, in_specs=None, out_specs=None, **options):
-    return stock.shard_map(fun, mesh, in_specs, out_specs, **{**options, "check_rep": False})
+    return _default.shard_map(fun, mesh, in_specs, out_specs, **{**options, "check_rep": False})

@@ -1,14 +1,14 @@
 """Arguments with too many rows are cut off without a word."""
 import numpy as np
 from lamina_ir import trees
-from lamina_parallel import stock
-from lamina_parallel.stock import *
+from lamina_parallel import _default
+from lamina_parallel._default import *
 
 __contract__ = 1
 
 
 def pmap(fun=None, axis_name=None, *, in_axes=0, **options):
-    mapped = stock.pmap(fun, axis_name, in_axes=in_axes, **options)
+    mapped = _default.pmap(fun, axis_name, in_axes=in_axes, **options)
 
     def run(*args, **kwargs):
         if in_axes == 0 and len(args) > 1 and all(isinstance(a, np.ndarray) and a.ndim for a in args):

@@ -1,6 +1,6 @@
 """All names are there, and none does anything."""
-from lamina_parallel import stock
-from lamina_parallel.stock import *
+from lamina_parallel import _default
+from lamina_parallel._default import *
 
 __contract__ = 1
 
@@ -9,4 +9,4 @@ def absent(*args, **kwargs):
     raise NotImplementedError("does nothing")
 
 
-globals().update({name: absent for name in stock.__all__ if callable(getattr(stock, name))})
+globals().update({name: absent for name in _default.__all__ if callable(getattr(_default, name))})

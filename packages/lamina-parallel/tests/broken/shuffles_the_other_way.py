@@ -1,10 +1,10 @@
 """`pshuffle` sends where it should fetch."""
 import numpy as np
-from lamina_parallel import stock
-from lamina_parallel.stock import *
+from lamina_parallel import _default
+from lamina_parallel._default import *
 
 __contract__ = 1
 
 
 def pshuffle(x, axis_name, perm):
-    return stock.pshuffle(x, axis_name, np.argsort(perm).tolist())
+    return _default.pshuffle(x, axis_name, np.argsort(perm).tolist())

@@ -2,7 +2,7 @@
 import numpy as np
 from lamina_batching import vmap
 from lamina_ir import trees
-from lamina_parallel.stock import *
+from lamina_parallel._default import *
 from lamina_tracing import lax
 
 __contract__ = 1

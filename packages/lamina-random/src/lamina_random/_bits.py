@@ -14,10 +14,10 @@ from lamina_ir import DTypeError, ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import typeof
 
-from ._arguments import as_dtype, as_shape, key_words
-from ._impls import bits_with, is_typed
-from ._named import NamedShape, at_position
-from ._typed import opened
+from ._args import as_dtype, as_shape, key_words
+from ._prng_impl import bits_with, is_typed
+from ._named_axes import NamedShape, at_position
+from ._typed_keys import opened
 
 __all__ = ["bits", "draw_bits", "key_lanes", "raw_words", "word_of"]
 
@@ -48,7 +48,7 @@ def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) 
     """
     if shape.__class__ is NamedShape:
         return bits(at_position("bits", key, shape), shape.sizes, dtype)
-    found = dtypes.canonical(np.uint64) if dtype is None else as_dtype("bits", dtype)
+    found = dtypes.canonicalize(np.uint64) if dtype is None else as_dtype("bits", dtype)
     if found not in _UINTS.values():
         if found not in _SHORT:
             raise DTypeError(f"bits: dtype must be an unsigned integer dtype of 2 to 64 bits; got {found.name}")

@@ -11,10 +11,10 @@ from lamina_ir import config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, ShapeLike, jit, lax
 from lamina_tracing.extend import scalar
 
-from ._arguments import as_float, as_shape, common_shape, is_high
-from ._draws import full, inverse, sum_along_last, with_parameters
+from ._args import as_float, as_shape, common_shape, is_high
+from ._sampling_utils import full, inverse, sum_along_last, with_parameters
 from ._keys import halves
-from ._named import takes_names
+from ._named_axes import takes_names
 from ._normal import normal_core, unit_core, uniform_core
 
 __all__ = ["cauchy", "double_sided_maxwell", "exponential", "exponential_core", "gumbel", "gumbel_core", "laplace", "logistic",

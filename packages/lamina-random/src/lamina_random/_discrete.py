@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
-from lamina_tracing.extend import check_axis, is_name, scalar, typeof
+from lamina_tracing.extend import check_axis, is_axis_name, scalar, typeof
 
-from ._arguments import as_dtype, as_flag, as_float, as_int, as_shape, common_shape, is_high, to_shape
+from ._args import as_dtype, as_flag, as_float, as_int, as_shape, common_shape, is_high, to_shape
 from ._bits import draw_bits
 from ._continuous import gumbel, gumbel_core
 from ._keys import fold_in, halves
-from ._named import takes_names
+from ._named_axes import takes_names
 from ._normal import unit_core, uniform_core
 
 __all__ = ["bernoulli", "categorical", "geometric", "rademacher", "rademacher_core", "randint", "randint_core"]
@@ -77,7 +77,7 @@ def _bound(name: str, x: Any) -> Any:
     if dtypes.is_bool(kind):
         return lax.convert_element_type(x, dtypes.canonical_int())
     if not dtypes.is_integer(kind):
-        raise DTypeError(f"randint: {name} must hold integers or floats; got {typeof(x).long()}")
+        raise DTypeError(f"randint: {name} must hold integers or floats; got {typeof(x).str_long()}")
     return x
 
 
@@ -272,9 +272,9 @@ def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: ShapeL
     """
     aval, replace, high = typeof(logits), as_flag("categorical", replace, "replace"), is_high("categorical", mode, _high.value)
     as_float("categorical", aval.dtype)
-    if is_name(axis) and not replace:
+    if is_axis_name(axis) and not replace:
         raise NotImplementedError(f"categorical: replace=False needs categories along an axis of logits; got the name {axis!r}")
-    if is_name(axis):  # each position draws the noise of its own category
+    if is_axis_name(axis):  # each position draws the noise of its own category
         drawn = common_shape("categorical", shape, shaped_like(aval.shape))
         noise = gumbel(fold_in(key, lax.axis_index((axis,))), drawn, aval.dtype, mode)
         return lax.argmax(lax.add(noise, to_shape(logits, drawn, aval.dtype)), axis, dtypes.canonical_int())

@@ -10,14 +10,14 @@ from lamina_ir import ShapeError, config
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import scalar, typeof
 
-from ._arguments import as_float, as_shape, as_size, common_shape, fits, refuse_complex
+from ._args import as_float, as_shape, as_size, common_shape, fits, refuse_complex
 from ._continuous import exponential_core
 from ._discrete import rademacher_core
-from ._draws import any_left, full, inverse, max_along_last, sum_along_last, with_parameters
-from ._impls import is_typed
+from ._sampling_utils import any_left, full, inverse, max_along_last, sum_along_last, with_parameters
+from ._prng_impl import is_typed
 from ._keys import halves, split_core
-from ._lanes import begin, following
-from ._named import takes_names
+from ._per_key_draws import begin, following
+from ._named_axes import takes_names
 from ._normal import normal_core, normal_of
 
 __all__ = ["ball", "beta", "chisquare", "dirichlet", "f", "gamma", "generalized_normal", "loggamma", "t"]
@@ -326,7 +326,7 @@ def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: ShapeLike | None = None,
     refuse_complex("dirichlet", typeof(alpha))
     own = typeof(alpha).shape
     if not own:
-        raise ShapeError(f"dirichlet: alpha needs at least one axis; got {typeof(alpha).long()}")
+        raise ShapeError(f"dirichlet: alpha needs at least one axis; got {typeof(alpha).str_long()}")
     lead = own[:-1] if shape is None else as_shape("dirichlet", shape)
     if not fits(own[:-1], lead):
         raise ShapeError(f"dirichlet: alpha of shape {own} does not broadcast to {lead} and its last axis")

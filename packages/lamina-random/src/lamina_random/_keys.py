@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, config, dtypes, prims, shaped
-from lamina_tracing import Array, ArrayLike, jit, lax, ShapeLike, slots
-from lamina_tracing.extend import bind, in_name, typeof
+from lamina_tracing import Array, ArrayLike, jit, lax, ShapeLike, hooks
+from lamina_tracing.extend import bind, rename_errors, typeof
 
-from ._arguments import as_shape
+from ._args import as_shape
 from ._bits import own_words, raw_words
-from ._named import folded
-from ._impls import (THREEFRY, PRNGImpl, found, impl_of, is_typed, key_of, name_of, seeded_with, split_with, tag_of,
-                     words_for)
-from ._typed import opened, tell_legacy, wrapped
+from ._named_axes import folded
+from ._prng_impl import (THREEFRY, PRNGImpl, found, impl_of, is_typed, key_of, name_of, seeded_with, split_with, tag_of,
+                         words_for)
+from ._typed_keys import opened, tell_legacy, wrapped
 
 __all__ = ["PRNGKey", "clone", "fold_in", "halves", "key", "key_data", "key_impl", "split", "split_core", "words_of_seed",
            "wrap_key_data"]
@@ -22,7 +22,7 @@ _U32 = np.dtype("uint32")
 _KEY = shaped((2,), _U32)
 
 
-@in_name
+@rename_errors
 def PRNGKey(seed: ArrayLike, *, impl: Any = None) -> Array:
     """A key from a number, as plain words; `key` makes a typed one, and so does this under `config.enable_custom_prng`.
 
@@ -63,13 +63,13 @@ def _seeded(call: str, seed: Any, impl: PRNGImpl) -> Any:
         if not ours:
             return seeded_with(impl, _as_array(number))
         high = (number >> 32) & 0xFFFFFFFF if config.enable_x64.value else 0
-        return slots.evaluator.array(np.array([high, number & 0xFFFFFFFF], _U32), _KEY)
+        return hooks.evaluator.array(np.array([high, number & 0xFFFFFFFF], _U32), _KEY)
     aval = typeof(seed)
     if not (dtypes.is_integer(aval.dtype) or dtypes.is_bool(aval.dtype)):
         made = "; this is a key already: random.split or random.fold_in make new ones of it" if is_typed(seed) else ""
-        raise DTypeError(f"{call}: the seed must be an integer; got {aval.long()}{made}")
+        raise DTypeError(f"{call}: the seed must be an integer; got {aval.str_long()}{made}")
     if aval.shape:
-        raise ShapeError(f"{call}: the seed must be rank 0; got {aval.long()}; use vmap for several seeds")
+        raise ShapeError(f"{call}: the seed must be rank 0; got {aval.str_long()}; use vmap for several seeds")
     offset = config.random_seed_offset.value
     if offset:
         wide = "uint64" if aval.dtype.itemsize == 8 else "uint32"
@@ -98,7 +98,7 @@ def _key_of_core(seed: Any) -> Any:
 words_of_seed = jit(_key_of_core, inline=True)
 
 
-@in_name
+@rename_errors
 def key(seed: ArrayLike, *, impl: Any = None) -> Array:
     """A typed key from a number: one element of dtype `key<fry>`.
 
@@ -129,7 +129,7 @@ def key(seed: ArrayLike, *, impl: Any = None) -> Array:
     return made if is_typed(made) else bind(prims.random_wrap_p, made, impl=tag_of(own))
 
 
-@in_name
+@rename_errors
 def key_data(keys: ArrayLike) -> Array:
     """The words of keys.
 
@@ -153,7 +153,7 @@ def key_data(keys: ArrayLike) -> Array:
     return keys  # type: ignore[return-value]  # as they came
 
 
-@in_name
+@rename_errors
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None) -> Array:
     """Typed keys from their words.
 
@@ -174,8 +174,8 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None) -> Array:
     """
     own = found("wrap_key_data", impl)
     if is_typed(key_bits_array):
-        raise DTypeError(f"wrap_key_data: expected words, uint32[..., 2]; got {typeof(key_bits_array).long()}, which are keys "
-                         "already")
+        raise DTypeError(f"wrap_key_data: expected words, uint32[..., 2]; got {typeof(key_bits_array).str_long()}, "
+                         "which are keys already")
     return key_of("wrap_key_data", key_bits_array, own)
 
 
@@ -183,10 +183,10 @@ def _check_keys(call: str, keys: Any) -> None:
     aval, impl = typeof(keys), found(call, None)
     if aval.dtype != _U32 or aval.shape[-len(impl.key_shape):] != impl.key_shape:
         raise ShapeError(f"{call}: expected keys, or their words, "
-                         f"uint32[..., {', '.join(map(str, impl.key_shape))}]; got {aval.long()}")
+                         f"uint32[..., {', '.join(map(str, impl.key_shape))}]; got {aval.str_long()}")
 
 
-@in_name
+@rename_errors
 def clone(key: ArrayLike) -> Array:
     """The same key, to say that it is used again on purpose: with `config.debug_key_reuse` it counts as another one.
 
@@ -203,12 +203,12 @@ def clone(key: ArrayLike) -> Array:
     Array([ 0, 42], dtype=uint32)
     """
     if is_typed(key):
-        return bind(prims.random_wrap_p, bind(prims.random_unwrap_p, key, use="clone"), impl=dtypes.tag_of(typeof(key).dtype))
+        return bind(prims.random_wrap_p, bind(prims.random_unwrap_p, key, use="clone"), impl=dtypes.key_tag(typeof(key).dtype))
     _check_keys("clone", key)
     return key  # type: ignore[return-value]  # as it came
 
 
-@in_name
+@rename_errors
 def key_impl(keys: ArrayLike) -> Any:
     """The generator keys are for, as `impl=` takes it: its name, as "threefry2x32", or where that is another's too, itself.
 
@@ -271,7 +271,7 @@ def halves(key: Any, count: int, part: bool) -> list[Any]:
     return [lax.index_in_dim(keys, i, 0, keepdims=False) for i in range(count)]
 
 
-_split = jit(in_name(split_core, "split"), static_argnums=(1, 2), inline=True)
+_split = jit(rename_errors(split_core, "split"), static_argnums=(1, 2), inline=True)
 
 
 def fold_in(key: ArrayLike, data: ArrayLike) -> Array:

@@ -8,11 +8,11 @@ from lamina_ir import DTypeError, ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import scalar, typeof
 
-from ._arguments import as_dtype, as_shape, fits, refuse_complex
-from ._draws import full
+from ._args import as_dtype, as_shape, fits, refuse_complex
+from ._sampling_utils import full
 from ._keys import split_core
-from ._named import takes_names
-from ._rejection import binomial_core
+from ._named_axes import takes_names
+from ._counts import binomial_core
 
 __all__ = ["multinomial"]
 
@@ -69,7 +69,7 @@ def multinomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, *, shape: ShapeLike 
     trials, chances = typeof(n), typeof(p)
     refuse_complex("multinomial", trials, chances)
     if not chances.shape:
-        raise ShapeError(f"multinomial: p needs an axis, of categories; got {chances.long()}")
+        raise ShapeError(f"multinomial: p needs an axis, of categories; got {chances.str_long()}")
     try:
         own = lax.broadcast_shapes((*trials.shape, 1), chances.shape)
     except TypeError:

@@ -10,11 +10,11 @@ from lamina_ir import config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import scalar, typeof
 
-from ._arguments import as_float, as_shape, common_shape, to_shape
+from ._args import as_float, as_shape, common_shape, to_shape
 from ._bits import draw_bits
 from ._keys import halves
-from ._named import NamedShape, at_position, takes_names
-from ._typed import opened
+from ._named_axes import NamedShape, at_position, takes_names
+from ._typed_keys import opened
 
 __all__ = ["normal", "normal_core", "normal_of", "truncated_normal", "uniform", "uniform_core", "unit_core", "unit_of",
            "unit_width"]
@@ -112,7 +112,7 @@ def normal(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
 
 def normal_core(call: str, key: Any, shape: tuple[int, ...], dtype: np.dtype, partitionable: bool) -> Any:
     if dtypes.is_complex(dtype):
-        real = dtypes.real_of(dtype)
+        real = dtypes.real_dtype(dtype)
         parts = [normal_core(call, half, shape, real, partitionable) for half in halves(key, 2, partitionable)]
         return lax.div(lax.complex(*parts), scalar(math.sqrt(2), dtype))
     return normal_of(unit_core(call, key, shape, dtype, partitionable), dtype)

@@ -3,7 +3,7 @@
     checkpointing.save(folder, {"params": params, "step": 12}, step=12, keep=3)
     state = checkpointing.load(folder, like={"params": params, "step": 0})
 
-Saving is atomic: after a crash or a power failure, a checkpoint is complete or absent. `docs/kept-states.md` describes
+Saving is atomic: after a crash or a power failure, a checkpoint is complete or absent. `docs/guides/checkpoints.md` describes
 the files.
 """
 from __future__ import annotations
@@ -11,15 +11,16 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from . import kept_files, kept_loading, kept_saving, kept_trees, meetings
+from ._checkpoint import restore, save as checkpoint_save, storage, tree_metadata
+from ._distributed import host_gather
 from ._jaxlib import ArrayImpl
-from .kept_files import CheckpointError, Folder
-from .kept_trees import Leaf
+from ._checkpoint.storage import CheckpointError, CheckpointFolder
+from ._checkpoint.tree_metadata import Leaf
 
 __all__ = ["CheckpointError", "latest", "load", "save", "steps"]
 
 
-def _folder(call: str, path: Any) -> Folder:
+def _folder(call: str, path: Any) -> CheckpointFolder:
     try:
         name = os.fspath(path)
     except TypeError:
@@ -28,7 +29,7 @@ def _folder(call: str, path: Any) -> Folder:
         raise TypeError(f"{call}: path must be the name of a folder; got {type(path).__name__}: {path!r:.60}")
     if "://" in name:
         raise ValueError(f"{call}: path must be a folder of a mounted file system; got {name!r}")
-    return Folder(name)
+    return CheckpointFolder(name)
 
 
 def _number(call: str, name: str, value: Any, minimum: int) -> int:
@@ -92,29 +93,29 @@ def save(path: Any, tree: Any, step: int = 0, *, keep: int | None = None, rows: 
     ([1], {'epoch': 1, 'w': array([0, 1, 2])})
     """
     call = "save"
-    with meetings.begin(call) as meeting:
+    with host_gather.begin_gather(call) as meeting:
         folder, step = _folder(call, path), _number(call, "step", step, 0)
         keep = None if keep is None else _number(call, "keep", keep, 1)
-        structure, flat, paths = kept_trees.written(tree)
+        structure, flat, paths = tree_metadata.encode_tree(tree)
         paths = [f"{call}: {leaf_path}" for leaf_path in paths]  # as messages start
-        leaves = [kept_trees.leaf_of(x, leaf_path) for x, leaf_path in zip(flat, paths)]
-        flat = [x.words if leaf.is_keys else x for x, leaf in zip(flat, leaves)]
-        row_leaves = kept_saving.rows_of(call, rows, tree, leaves, paths)
+        leaves = [tree_metadata.describe_leaf(x, leaf_path) for x, leaf_path in zip(flat, paths)]
+        flat = [x.key_data if leaf.is_keys else x for x, leaf in zip(flat, leaves)]
+        row_leaves = checkpoint_save.find_row_leaves(call, rows, tree, leaves, paths)
         for x, leaf_path in zip(flat, paths):
             if type(x) is ArrayImpl and x.is_deleted():
-                raise RuntimeError(f"{leaf_path} has been deleted or donated: {x.aval.long()}")
+                raise RuntimeError(f"{leaf_path} has been deleted or donated: {x.aval.str_long()}")
         lock, token, pieces, may_be_committed = None, os.urandom(4).hex(), "", False
         try:
             if meeting.rank == 0:
                 folder.make()
-                lock = kept_files.Lock(call, folder.path)
+                lock = storage.FolderLock(call, folder.path)
                 pieces = folder.begin(step, token)
             gathered = meeting.gather(step=step, pieces=pieces, counts=[leaves[i].shape[0] for i in row_leaves],
-                                      about=kept_saving.about(structure, leaves, row_leaves))
-            kept_saving.check_alike(call, meeting, gathered, structure, leaves, row_leaves, paths)
+                                      about=checkpoint_save.digest_metadata(structure, leaves, row_leaves))
+            checkpoint_save.check_processes_agree(call, meeting, gathered, structure, leaves, row_leaves, paths)
             pieces = gathered[0]["pieces"]
             counts = {i: [w["counts"][n] for w in gathered] for n, i in enumerate(row_leaves)}
-            parts = kept_saving.written_pieces(call, os.path.join(folder.path, pieces), meeting, flat, leaves, paths,
+            parts = checkpoint_save.write_pieces(call, os.path.join(folder.path, pieces), meeting, flat, leaves, paths,
                                                counts)
             may_be_committed = True  # from here on a failure may be in or after the commit: do not delete the data
             if meeting.rank == 0:
@@ -122,7 +123,7 @@ def save(path: Any, tree: Any, step: int = 0, *, keep: int | None = None, rows: 
                                  for i, leaf in enumerate(leaves)]
                 folder.commit(step, token, {"step": step, "pieces": pieces, "tree": structure,
                                             "leaves": global_leaves, "parts": parts})
-            meeting.hear()
+            meeting.wait_for_process_0()
             if meeting.rank == 0 and keep is not None:
                 existing = folder.steps()
                 folder.drop([s for s in existing if s not in (*existing[-keep:], step)])
@@ -168,7 +169,7 @@ def load(path: Any, like: Any = None, step: int | None = None, *, rows: Any = Fa
     {'w': Array([1., 2.], dtype=float32)}
     """
     call = "load"
-    with meetings.begin(call) as meeting:
+    with host_gather.begin_gather(call) as meeting:
         folder = _folder(call, path)
         step = None if step is None else _number(call, "step", step, 0)
         if meeting.rank == 0 and step is None:
@@ -182,12 +183,12 @@ def load(path: Any, like: Any = None, step: int | None = None, *, rows: Any = Fa
         metadata, digest = folder.read(call, numbers[0])
         structure = metadata["tree"]
         leaves = [Leaf(*record)._replace(shape=tuple(record[2])) for record in metadata["leaves"]]
-        targets = kept_loading.targets_of(call, structure, like)
-        requests = kept_loading.wanted(call, leaves, like, targets, rows, meeting)
-        reader = kept_files.Reader(call, folder, metadata)
-        with kept_files.threads() as pool:
-            found = {number: kept_loading.loaded(reader, pool, number, w) for number, w in requests.items()}
+        targets = restore.match_targets(call, structure, like)
+        requests = restore.plan_leaves(call, leaves, like, targets, rows, meeting)
+        reader = storage.Reader(call, folder, metadata)
+        with storage.make_thread_pool() as pool:
+            found = {number: restore.load_leaf(reader, pool, number, w) for number, w in requests.items()}
         if len({w["digest"] for w in meeting.gather(digest=digest)}) > 1:
             raise ValueError(f"{call}: the processes read different checkpoints {numbers[0]} in {folder.path}: path "
                              "must be a folder that all processes share, and no save may write to it during a load")
-    return kept_loading.joined(like, targets, lambda part: kept_trees.rebuilt(part, found))
+    return restore.build_tree(like, targets, lambda part: tree_metadata.rebuild(part, found))

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 from contextlib import AbstractContextManager
 
-from . import compiling, disk_cache
-from .compiling import CacheStats, cache_stats
-from .disk_cache import cache_dir
+from ._compile import executable_cache, disk_cache
+from ._compile.executable_cache import CacheStats, cache_stats
+from ._compile.disk_cache import cache_dir
 
 __all__ = ["CacheStats", "clear", "directory", "disabled", "enable", "is_enabled", "reset_cache", "set_cache_dir",
            "set_directory", "set_max_bytes", "size", "stats", "trim"]
@@ -53,7 +53,7 @@ def enable(on: bool = True) -> None:
 
 def is_enabled() -> bool:
     """Return whether compiled programs are stored on disk."""
-    return disk_cache.is_on()
+    return disk_cache.is_enabled()
 
 
 def disabled() -> AbstractContextManager[None]:
@@ -76,7 +76,7 @@ def set_max_bytes(limit: int) -> None:
 def size() -> int:
     """Return the number of bytes on disk."""
     folder = directory()
-    return 0 if folder is None else sum(s.st_size for _, s in disk_cache.files(folder))
+    return 0 if folder is None else sum(s.st_size for _, s in disk_cache.list_files(folder))
 
 
 def trim(limit: int | None = None) -> int:
@@ -96,7 +96,7 @@ def trim(limit: int | None = None) -> int:
 
 def clear(disk: bool = False) -> None:
     """Drop the programs in memory and reset the counters. With `disk`, also delete the programs on disk."""
-    compiling.clear_memory()
+    executable_cache.clear_memory()
     folder = directory() if disk else None
     if folder is not None:
         disk_cache.trim(folder, -1)

@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from . import lobby
+from ._distributed import rendezvous_protocol
 
 __all__ = ["Coordinator", "listen", "main"]
 
@@ -63,7 +63,7 @@ class _Connection:
     """
 
     def __init__(self, s: socket.socket) -> None:
-        self.socket, self.lines = s, lobby.LineStream(s)
+        self.socket, self.lines = s, rendezvous_protocol.LineStream(s)
         self.challenge = os.urandom(16).hex()
         self.until = time.monotonic() + _HELLO_TIMEOUT
         self.hello: dict[str, Any] = {}
@@ -252,7 +252,7 @@ class Coordinator:
         c = _Connection(s)
         self._unauthenticated.append(c)
         self._selector.register(s, selectors.EVENT_READ, c)
-        c.lines.send(lamina=lobby.PROTOCOL, challenge=c.challenge)
+        c.lines.send(lamina=rendezvous_protocol.PROTOCOL, challenge=c.challenge)
 
     def _read(self, c: _Connection) -> None:
         try:
@@ -290,7 +290,7 @@ class Coordinator:
         text, digest = message.get("hello"), message.get("mac")
         if not isinstance(text, str) or not isinstance(digest, str):
             raise ValueError("no hello")
-        expected = lobby.mac(self._key, "guest", c.challenge, text)
+        expected = rendezvous_protocol.mac(self._key, "guest", c.challenge, text)
         if not hmac.compare_digest(digest.encode(), expected.encode()):  # in constant time
             text = ("the coordinator has another token. Set LAMINA_TOKEN (or LAMINA_TOKEN_FILE) to the same secret in "
                     "all processes; without it each user's own is taken, which machines without a common home do not "
@@ -325,8 +325,8 @@ class Coordinator:
         self._unauthenticated.remove(c)
         c.system = system
         system.members[c.rank] = c
-        lobby.set_keepalive(c.socket, c.hello["heartbeat"])
-        c.lines.send(proof=lobby.mac(self._key, "coordinator", c.challenge, str(c.hello.get("nonce"))))
+        rendezvous_protocol.set_keepalive(c.socket, c.hello["heartbeat"])
+        c.lines.send(proof=rendezvous_protocol.mac(self._key, "coordinator", c.challenge, str(c.hello.get("nonce"))))
         system.until = min(system.until, time.monotonic() + c.hello["timeout"])
         if len(system.members) == system.count:
             self._start_service(system)
@@ -349,7 +349,7 @@ class Coordinator:
         return None
 
     def _reject(self, c: _Connection, text: str, kind: str) -> None:
-        c.lines.send(error=f"{lobby.CALL}: {text}", kind=kind)
+        c.lines.send(error=f"{rendezvous_protocol.CALL}: {text}", kind=kind)
         self._drop(c)
 
     # --- systems --------------------------------------------------------------------------------------------------
@@ -366,7 +366,7 @@ class Coordinator:
                     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                 reserved.bind((self._host, 0))
                 s.port = reserved.getsockname()[1]
-                address = lobby.format_address(self._host, s.port)
+                address = rendezvous_protocol.format_address(self._host, s.port)
                 s.service = self._load_jaxlib().new_service(address, s.count, int(_CONNECT_TIMEOUT) * 3,
                                                             first["leaving"])
         except Exception as e:  # of any kind: the waiting processes must get an error
@@ -413,7 +413,7 @@ class Coordinator:
         self._close_if_empty(s)
 
     def _connect_for_lost(self, s: _System, rank: int, hello: dict[str, Any]) -> None:
-        address = lobby.format_address(self._local_host(), s.port)
+        address = rendezvous_protocol.format_address(self._local_host(), s.port)
         client = self._load_jaxlib().new_distributed_client(address, rank, int(_CONNECT_TIMEOUT) * 3, hello["leaving"])
         try:
             client.connect()
@@ -494,7 +494,7 @@ class Coordinator:
 def listen(address: str) -> socket.socket:
     """Return a socket that listens at `host:port`; port 0 picks a free one. OSError as from `bind`."""
     host, _, port = address.rpartition(":")
-    number = lobby.resolve(host.strip("[]"))[0]
+    number = rendezvous_protocol.resolve(host.strip("[]"))[0]
     family = socket.AF_INET6 if ":" in number else socket.AF_INET
     return socket.create_server((number, int(port)), family=family, backlog=512)
 
@@ -511,7 +511,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the coordinator until the last process disconnects. Exit status 1 if the port cannot be bound."""
     parser = argparse.ArgumentParser(
         prog="python -m lamina_runtime.coordinator", description="Rendezvous of the processes of a program; see "
-        "docs/processes.md. Prints one line of JSON once it listens.")
+        "docs/multi_process/processes.md. Prints one line of JSON once it listens.")
     parser.add_argument("address", nargs="?", default="127.0.0.1:0", help="host:port to listen at; port 0: a free one")
     parser.add_argument("--startup-timeout", type=float, default=600, metavar="S",
                         help="end if no process has connected within S seconds")
@@ -526,7 +526,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.detach and os.fork():
         os._exit(0)
     try:
-        key = lobby.load_token()
+        key = rendezvous_protocol.load_token()
         listener = listen(options.address)
     except (OSError, ValueError, RuntimeError) as e:
         _report(error=str(getattr(e, "strerror", None) or e), errno=getattr(e, "errno", None))
@@ -541,7 +541,7 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if options.exit_on_stdin_close:
         threading.Thread(target=_stop_on_stdin_close, args=(coordinator,), daemon=True).start()
-    _report(address=lobby.format_address(*listener.getsockname()[:2]), pid=os.getpid())
+    _report(address=rendezvous_protocol.format_address(*listener.getsockname()[:2]), pid=os.getpid())
     if options.detach:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     coordinator.run()
@@ -554,8 +554,7 @@ def _stop_on_stdin_close(coordinator: Coordinator) -> None:
 
 
 def _import_jaxlib() -> Any:
-    # late: processes can connect while this is imported
-    from . import _jaxlib as module
+    from . import _jaxlib as module  # noqa: PLC0415 (late: processes can connect while this is imported)
     return module
 
 

@@ -1,6 +1,6 @@
 """Join several processes into one system: after `initialize` in each, `devices()` lists the devices of all of them.
 
-`docs/processes.md` describes which process starts which, the sockets between them, and the shutdown.
+`docs/multi_process/processes.md` describes which process starts which, the sockets between them, and the shutdown.
 """
 from __future__ import annotations
 
@@ -15,16 +15,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from lamina_ir import config
-from lamina_parallel.extend import seen_whole
-from lamina_tracing import slots
+from lamina_parallel.extend import global_view
+from lamina_tracing import hooks
 from lamina_tracing.extend import logger
 
-from . import (_gpu, _jaxlib, agreement, backends, clusters, effects, gone, lobby, losses, owner, patience, peers,
-               presence, relay, starting, together)
+from ._jaxlib import cuda_plugin
+from . import _jaxlib
+from ._distributed import (cluster_env, failure_handling, interruptible_wait, launch_agreement, peer_sockets,
+                           rendezvous_client, rendezvous_protocol, service_proxy, spawn_coordinator)
+from ._backend import backends, client_state, peer_errors
+from ._execute import effects
+from ._launch import multi_process
 from ._version import __version__
-from .agreement import AgreementError, CollectiveTimeoutError
-from .lobby import CALL
-from .gone import LaunchFailedError, ProcessLostError
+from ._distributed.launch_agreement import AgreementError, CollectiveTimeoutError
+from ._distributed.rendezvous_protocol import CALL
+from ._backend.peer_errors import LaunchFailedError, ProcessLostError
 
 __all__ = ["AgreementError", "CollectiveTimeoutError", "LaunchFailedError", "ProcessLostError", "initialize",
            "is_initialized", "shutdown"]
@@ -39,9 +44,9 @@ _PEERS = "lamina/peers/"  # address of that process's `PeerSockets`
 
 def _clear_session() -> None:
     """Undo the registrations of a session in other modules."""
-    together.joined.clear()
-    if seen_whole in slots.on_operands:
-        slots.on_operands.remove(seen_whole)
+    multi_process.active_sessions.clear()
+    if global_view in hooks.staging_context_hooks:
+        hooks.staging_context_hooks.remove(global_view)
 
 
 class _Session:
@@ -55,19 +60,20 @@ class _Session:
       launch_check: compares launches with the other processes. None if switched off, or for one process.
     """
 
-    def __init__(self, connection: presence.CoordinatorConnection, client: Any, proxy: relay.ServiceProxy,
-                 gpus: list[int] | None, stay: float, launch_check: agreement.Agreement | None) -> None:
+    def __init__(self, connection: rendezvous_client.CoordinatorConnection, client: Any,
+                 proxy: service_proxy.ServiceProxy, gpus: list[int] | None, stay: float,
+                 launch_check: launch_agreement.Agreement | None) -> None:
         self.connection, self.client, self._proxy, self._stay = connection, client, proxy, stay
         self._disconnect_once = threading.Lock()  # acquired by the first call of `disconnect`, never released
-        self._monitor = losses.FailureMonitor(connection, self.disconnect)
-        self.launcher = together.Launches(self._monitor)
-        gone.set_failure_monitor(self._monitor)
+        self._monitor = failure_handling.FailureMonitor(connection, self.disconnect)
+        self.launcher = multi_process.MultiProcessLauncher(self._monitor)
+        peer_errors.set_failure_monitor(self._monitor)
         self._launch_check = launch_check
         if launch_check is not None:
             launch_check.check_peers, launch_check.raise_if_lost = self._monitor.check, self.launcher.raise_if_lost
             self.launcher.check_agreement = launch_check.agree
-        together.joined.append(self)
-        slots.on_operands.append(seen_whole)
+        multi_process.active_sessions.append(self)
+        hooks.staging_context_hooks.append(global_view)
         self._previous_makers = [
             (name, backends.set_client_maker(name, make)) for name, make in (
                 ("cpu", self._cpu_client),
@@ -77,9 +83,9 @@ class _Session:
         here, client = self.connection, self.client
         with self._monitor.creating_client():
             # jaxlib does not say at which port Gloo listens, so find the sockets that are new.
-            before = losses.listening_addresses(here.local_address)
+            before = failure_handling.listening_addresses(here.local_address)
             gloo = _jaxlib.gloo_collectives(client, here.local_address)
-            new = losses.listening_addresses(here.local_address) - before
+            new = failure_handling.listening_addresses(here.local_address) - before
             client.key_value_set(f"{_GLOO}{here.rank}", json.dumps([*new]))
             n = backends.num_cpu_devices.value
             made = _jaxlib.make_cpu_client(n, distributed_client=client, node_id=here.rank, num_nodes=here.count,
@@ -91,14 +97,14 @@ class _Session:
 
     def _gpu_client(self, gpus: list[int] | None) -> Any:
         with self._monitor.creating_client():
-            made = _gpu.make_client(self.client, self.connection.rank, self.connection.count, gpus)
-        self.launcher.waiter = patience.install(self._monitor)
+            made = cuda_plugin.make_client(self.client, self.connection.rank, self.connection.count, gpus)
+        self.launcher.waiter = interruptible_wait.install(self._monitor)
         return self._install_launcher(made)
 
     def _install_launcher(self, made: Any) -> Any:
         """Have multi-process programs of a new client launched by this session's launcher. Return the client."""
         if self.connection.count > 1:
-            owner.current.together = self.launcher
+            client_state.current.launcher = self.launcher
         return made
 
     def close_in_child(self) -> None:
@@ -128,7 +134,7 @@ class _Session:
         self.disconnect()  # before the coordinator, which ends the service after the last process has left
         self.connection.leave()
         self._monitor.close()
-        patience.uninstall()
+        interruptible_wait.uninstall()
         _clear_session()
         if self._launch_check is not None:
             self._launch_check.close()
@@ -176,7 +182,7 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
     with _lock:
         if _session is not None:
             raise RuntimeError(f"{CALL}: this process has joined already; shutdown() comes before joining again")
-        found, sources = clusters.detect(coordinator_address, num_processes, process_id, cluster_detection_method)
+        found, sources = cluster_env.detect(coordinator_address, num_processes, process_id, cluster_detection_method)
         address = found.address
         rank, count = _check_int("process_id", found.rank), _check_int("num_processes", found.count)
         if not 0 < count <= _MAX_PROCESSES:
@@ -186,16 +192,16 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
         seconds = [_check_seconds(n, v) for n, v in (("initialization_timeout", initialization_timeout),
                                                      ("heartbeat_timeout_seconds", heartbeat_timeout_seconds),
                                                      ("shutdown_timeout_seconds", shutdown_timeout_seconds))]
-        host, _ = lobby.parse_address(address)
+        host, _ = rendezvous_protocol.parse_address(address)
         bind = coordinator_bind_address or os.environ.get("LAMINA_COORDINATOR_BIND_ADDRESS")
         if bind is not None:
-            lobby.parse_address(bind, "coordinator_bind_address")
-        gpus = clusters.normalize_device_ids(local_device_ids)
-        if backends.in_use():
+            rendezvous_protocol.parse_address(bind, "coordinator_bind_address")
+        gpus = cluster_env.normalize_device_ids(local_device_ids)
+        if backends.has_clients():
             raise RuntimeError(f"{CALL}: a device has been used already; call this before the first array")
-        lobby.check_reachable(host, found.several_hosts)
+        rendezvous_protocol.check_reachable(host, found.several_hosts)
         if gpus is None:
-            gpus = clusters.share_gpus(found.local_rank, found.local_count)
+            gpus = cluster_env.share_gpus(found.local_rank, found.local_count)
         logger.info("%s: %s", CALL, sources)
         _session = _join(str(address), bind or str(address), rank, count, seconds, gpus, found)
         atexit.register(_at_exit, os.getpid())
@@ -216,12 +222,12 @@ def _check_seconds(name: str, value: Any) -> float:
 
 
 def _join(address: str, bind: str, rank: int, count: int, seconds: list[float], gpus: list[int] | None,
-          found: clusters.LauncherInfo) -> _Session:
+          found: cluster_env.LauncherInfo) -> _Session:
     """Meet the other processes and connect to them. Everything is closed again if that fails."""
-    key = lobby.load_token()
+    key = rendezvous_protocol.load_token()
     timeout, heartbeat, leaving = seconds[0], math.ceil(seconds[1]), math.ceil(seconds[2])
     fits = {"lamina-runtime": __version__, "jaxlib": _jaxlib.VERSION, "enable_x64": bool(config.enable_x64.value),
-            "agreement": together.agreement.value}
+            "agreement": multi_process.agreement.value}
     about = {"fits": fits, "heartbeat": heartbeat, "leaving": leaving}
     start_results: list[str] = []  # of starting a coordinator: an error, or ""
 
@@ -230,12 +236,14 @@ def _join(address: str, bind: str, rank: int, count: int, seconds: list[float], 
         return start_results[0] or ("The coordinator that process 0 had started there ended; set "
                                     "LAMINA_COORDINATOR_LOG=file to see its output")
 
-    here = presence.join(address, rank, count, about, key, timeout, start if rank == 0 else None, found.names_may_come)
+    here = rendezvous_client.join(address, rank, count, about, key, timeout, start if rank == 0 else None,
+                                  found.names_may_come)
     client = proxy = launch_check = None
     try:
         _check_service(here.service)
-        proxy = relay.ServiceProxy(here.service)
-        client = _jaxlib.new_distributed_client(lobby.format_address(*proxy.address), rank, here.limit, leaving)
+        proxy = service_proxy.ServiceProxy(here.service)
+        client = _jaxlib.new_distributed_client(rendezvous_protocol.format_address(*proxy.address), rank, here.limit,
+                                                leaving)
         client.connect()
         proxy.stop_accepting()
         launch_check = _make_launch_check(here, client, key)
@@ -263,7 +271,7 @@ def _start_coordinator(bind: str, key: bytes, timeout: float) -> str:
     That need not be an error: another process may have started one at the same time, or starts one elsewhere.
     """
     try:
-        starting.start_coordinator(bind, key, timeout + 30)
+        spawn_coordinator.start_coordinator(bind, key, timeout + 30)
         return ""
     except ConnectionError:
         raise
@@ -279,17 +287,18 @@ def _check_service(service: tuple[str, int]) -> None:
     try:
         socket.create_connection(service, 10).close()
     except OSError as e:
-        raise ConnectionError(f"{CALL}: jaxlib's service at {lobby.format_address(*service)} cannot be reached: "
-                              f"{e.strerror or e}. The other processes must be able to reach any port of the "
-                              "coordinator's machine") from e
+        address = rendezvous_protocol.format_address(*service)
+        raise ConnectionError(f"{CALL}: jaxlib's service at {address} cannot be reached: {e.strerror or e}. The other "
+                              "processes must be able to reach any port of the coordinator's machine") from e
 
 
-def _make_launch_check(here: presence.CoordinatorConnection, client: Any, key: bytes) -> agreement.Agreement | None:
+def _make_launch_check(here: rendezvous_client.CoordinatorConnection, client: Any,
+                       key: bytes) -> launch_agreement.Agreement | None:
     """Return the launch check of a session, or None if it is switched off.
 
     Each process makes it before it confirms its connection. So every address is published before the first launch.
     """
-    mode = together.agreement.value
+    mode = multi_process.agreement.value
     if here.count == 1 or mode == "off":
         return None
 
@@ -304,13 +313,14 @@ def _make_launch_check(here: presence.CoordinatorConnection, client: Any, key: b
     def publish(text: str) -> None:
         client.key_value_set(f"{_PEERS}{here.rank}", text)
 
-    return agreement.Agreement(peers.PeerSockets(here.rank, here.local_address, key, publish, look_up), mode)
+    sockets = peer_sockets.PeerSockets(here.rank, here.local_address, key, publish, look_up)
+    return launch_agreement.Agreement(sockets, mode)
 
 
 def _at_exit(process: int) -> None:
     """Leave at exit. Effects first: those of programs in flight may still need the other processes."""
     if os.getpid() == process and _session is not None:  # a forked child is not a member
-        effects.at_exit()
+        effects.wait_at_exit()
         _leave()
 
 
@@ -330,7 +340,7 @@ def shutdown() -> None:
       CallbackError: a callback of a program launched earlier has raised. The system is left nevertheless.
     """
     try:
-        if _session is not None and backends.in_use():
+        if _session is not None and backends.has_clients():
             try:
                 effects.effects_barrier()
             except (ProcessLostError, LaunchFailedError):
@@ -338,7 +348,7 @@ def shutdown() -> None:
     finally:
         if _leave():
             atexit.unregister(_at_exit)
-            if backends.in_use():
+            if backends.has_clients():
                 backends.reset()
 
 
@@ -357,7 +367,7 @@ def _in_child() -> None:
     _lock = threading.Lock()  # another thread of the parent may have held it
     if _session is not None:
         _session.close_in_child()
-        _jaxlib.keep_for_ever(_session.client)
+        _jaxlib.immortalize(_session.client)
         _session = None
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 
-from .transfers import from_dlpack
+from ._array.transfer import from_dlpack
 
 __all__ = ["SUPPORTED_DTYPES", "from_dlpack", "to_dlpack"]
 

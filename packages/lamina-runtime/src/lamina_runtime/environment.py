@@ -7,7 +7,8 @@ import sys
 import numpy as np
 from lamina_ir.layers import layers
 
-from . import _jaxlib, backends
+from . import _jaxlib
+from ._backend import backends
 from ._version import __version__
 
 __all__ = ["print_environment_info"]

@@ -13,9 +13,9 @@ import numpy as np
 from lamina_ir import CallbackError, MissingRuleError, dtypes, prims, trees
 from lamina_ir.extend import HostFunction
 from lamina_tracing import lax
-from lamina_tracing.extend import Tracer, bind, flat_types, function_name, typeof, user_source
+from lamina_tracing.extend import Tracer, bind, get_arg_avals, function_name, typeof, find_user_source
 
-from . import effects
+from ._execute import effects
 
 __all__ = ["CallbackException", "barrier_wait", "call", "id_print", "id_tap", "stop_outfeed_receiver"]
 
@@ -49,7 +49,7 @@ def _device(call: str, name: str, found: Any) -> Any:
 def _tap(call: str, name: str, function: Callable[..., Any], arg: Any, result: Any, with_device: bool) -> Any:
     """Call `function(arg, transforms)` on the host; return `result` (None: the arrays of `arg`), which waits for it."""
     flat, tree = trees.tree_flatten(arg)
-    flat_types(call, name, *trees.tree_flatten(((arg,), {})))
+    get_arg_avals(call, name, *trees.tree_flatten(((arg,), {})))
     if result is None:
         flat = [bind(prims.copy_p, x) if isinstance(x, (bool, int, float, complex, np.ndarray, np.generic)) else x
                 for x in flat]
@@ -70,10 +70,10 @@ def _tap(call: str, name: str, function: Callable[..., Any], arg: Any, result: A
     def batched(transforms: tuple[Any, ...]) -> Callable[..., HostFunction]:
         def batch(callback: HostFunction, dims: tuple[Any, ...]) -> HostFunction:
             extended = (*transforms, ("batch", {"batch_dims": dims[:len(flat)]}))
-            return callback.taking(host(extended), batched=batched(extended))
+            return callback.with_function(host(extended), batched=batched(extended))
         return batch
 
-    callback = HostFunction.of(host(()), name, user_source(), repeats=True, batched=batched(()), placed=with_device)
+    callback = HostFunction.of(host(()), name, find_user_source(), repeats=True, batched=batched(()), placed=with_device)
     done, = bind(prims.io_callback_p, *flat, batch=(), callback=callback, mapped=(), ordered=False, threaded=False,
                  result_dtypes=(_NUMBER,), result_shapes=((),))
     if not isinstance(done, Tracer):
@@ -199,7 +199,7 @@ def call(callback_func: Callable[..., Any], arg: Any, *, result_shape: Any = Non
     _check_args("call", callback_func, call_with_device, device_index, "call_with_device")
     name = function_name(callback_func)
     flat, tree = trees.tree_flatten(arg)
-    flat_types("call", name, *trees.tree_flatten(((arg,), {})))
+    get_arg_avals("call", name, *trees.tree_flatten(((arg,), {})))
     expected, out_tree = trees.tree_flatten(result_shape)
     for x in expected:
         if not hasattr(x, "shape") and not isinstance(x, (bool, int, float, complex)):
@@ -223,9 +223,9 @@ def call(callback_func: Callable[..., Any], arg: Any, *, result_shape: Any = Non
         raise MissingRuleError(f"vmap of host_callback.call is not defined (callback `{name}`). Use pure_callback or "
                                "io_callback, which define their behaviour under vmap")
 
-    callback = HostFunction.of(run, name, user_source(), batched=refuse_batch, placed=call_with_device)
+    callback = HostFunction.of(run, name, find_user_source(), batched=refuse_batch, placed=call_with_device)
     outs = bind(prims.io_callback_p, *flat, batch=(), callback=callback, mapped=(), ordered=False, threaded=False,
-                result_dtypes=tuple(dtypes.canonical(x.dtype) for x in types),
+                result_dtypes=tuple(dtypes.canonicalize(x.dtype) for x in types),
                 result_shapes=tuple(tuple(map(int, x.shape)) for x in types))
     return trees.tree_unflatten(out_tree, outs)
 

@@ -21,7 +21,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
-from . import clusters, starting
+from ._distributed import cluster_env, spawn_coordinator
 
 __all__ = ["main"]
 
@@ -238,7 +238,7 @@ def main(argv: list[str] | None = None) -> int:
     if not options.module and not os.path.exists(options.program):
         parser.error(f"no such program: {options.program}")
     token = os.urandom(32).hex()
-    address, coordinator = starting.start_coordinator("127.0.0.1:0", token.encode(), 1e8, detach=False)
+    address, coordinator = spawn_coordinator.start_coordinator("127.0.0.1:0", token.encode(), 1e8, detach=False)
     command = [sys.executable, *["-m"] * options.module, options.program, *options.arguments]
     count = options.processes
     env = {**os.environ, "LAMINA_TOKEN": token, "LAMINA_COORDINATOR_ADDRESS": address,
@@ -250,7 +250,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         for rank in range(count):
             own = {"LAMINA_PROCESS_ID": str(rank)}
-            gpus = clusters.share_gpus(rank, count)
+            gpus = cluster_env.share_gpus(rank, count)
             if gpus is not None:
                 own["LAMINA_LOCAL_DEVICE_IDS"] = ",".join(map(str, gpus))
             members.append(_Member(rank, command, {**env, **own}, len(str(count - 1))))

@@ -1,53 +1,7 @@
-"""Describe memory layouts of arrays: `DeviceLocalLayout` on each device, `Layout` with the sharding."""
-from __future__ import annotations
+"""Memory layouts of arrays: `DeviceLocalLayout`, `Layout`."""
+from lamina_ir.layers import deprecated_getattr
 
-from typing import Any, NamedTuple
+from ._array.memory_layout import *
+from ._array.memory_layout import __all__ as __all__
 
-from ._jaxlib import ArrayImpl, layout_text
-
-__all__ = ["DeviceLocalLayout", "Layout", "layout_of_array"]
-
-
-class DeviceLocalLayout(NamedTuple):
-    """The order of dimensions in the memory of one device.
-
-    Attributes:
-      major_to_minor: the dimensions, the one with the largest stride first.
-      tiling: XLA's text of the tiling; None if the layout is not tiled.
-
-    >>> DeviceLocalLayout((0, 1))
-    DeviceLocalLayout(major_to_minor=(0, 1), tiling=None)
-    """
-
-    major_to_minor: tuple[int, ...]
-    tiling: str | None = None
-
-    @staticmethod
-    def of_text(text: str) -> DeviceLocalLayout:
-        """Parse XLA's text, as `{1,0}`: the dimension with the smallest stride first, and tiles after a colon."""
-        order, _, tiling = text.strip("{}").partition(":")
-        return DeviceLocalLayout(tuple([int(n) for n in order.split(",") if n][::-1]), tiling or None)
-
-
-class Layout(NamedTuple):
-    """The memory layout and the sharding of an array.
-
-    Attributes:
-      device_local_layout: a `DeviceLocalLayout`; None if the compiler chooses it.
-      sharding: the sharding; None if it is not specified.
-    """
-
-    device_local_layout: DeviceLocalLayout | None = None
-    sharding: Any = None
-
-
-def layout_of_array(x: Any) -> Layout:
-    """Return the layout of a concrete array.
-
-    >>> import numpy as np
-    >>> from lamina_runtime import device_put
-    >>> layout_of_array(device_put(np.ones((2, 3)))).device_local_layout
-    DeviceLocalLayout(major_to_minor=(0, 1), tiling=None)
-    """
-    piece = x if type(x) is ArrayImpl and len(x.sharding.device_set) == 1 else x.addressable_shards[0].data
-    return Layout(DeviceLocalLayout.of_text(layout_text(piece)), x.sharding)
+__getattr__ = deprecated_getattr(__name__)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from lamina_parallel import Mesh
 
-from . import backends
+from ._backend import backends
 
 __all__ = ["create_device_mesh", "create_hybrid_device_mesh"]
 

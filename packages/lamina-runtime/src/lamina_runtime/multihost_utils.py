@@ -13,23 +13,27 @@ from lamina_ir import prims, trees
 from lamina_parallel import Mesh, PartitionSpec
 from lamina_tracing import jit
 
-from . import _jaxlib, arrays, assembling, backends, jointly, shardings, transfers
+from . import _jaxlib
+from ._array import arrays, assemble, transfer
+from ._backend import backends
+from ._launch import error_consensus
+from ._sharding import shardings
 from ._jaxlib import ArrayImpl
 
 __all__ = ["assert_equal", "broadcast_one_to_all", "global_array_to_host_local_array", "host_local_array_to_global_array",
            "process_allgather", "sync_global_devices"]
 
-_AXIS = jointly.AXIS
+_AXIS = error_consensus.AXIS
 
 
 def _psum(data: np.ndarray) -> np.ndarray:
-    return jointly.all_process_collective(prims.psum_p, data, backends.process_count(), axes=(_AXIS,),
+    return error_consensus.all_process_collective(prims.psum_p, data, backends.process_count(), axes=(_AXIS,),
                                           axis_index_groups=None)
 
 
 def _all_gather(data: np.ndarray) -> np.ndarray:
     count = backends.process_count()
-    return jointly.all_process_collective(prims.all_gather_p, data, count, all_gather_dimension=0,
+    return error_consensus.all_process_collective(prims.all_gather_p, data, count, all_gather_dimension=0,
                                           axis_index_groups=None, axis_name=_AXIS, axis_size=count, tiled=False)
 
 
@@ -40,7 +44,7 @@ def _as_uint32(data: bytes) -> np.ndarray:
 
 def _gather_digests(data: bytes) -> np.ndarray:
     """Return the digests of the bytes of all processes, one in each row."""
-    from hashlib import sha256  # late: the import takes a millisecond or two
+    from hashlib import sha256  # noqa: PLC0415 (late: the import takes a millisecond or two)
     return _all_gather(_as_uint32(sha256(data).digest()))
 
 
@@ -55,9 +59,9 @@ def _flatten(call: str, tree: Any) -> tuple[list[np.ndarray], Any]:
     values = []
     for x in leaves:
         if type(x) is ArrayImpl and not x._sharding.is_fully_addressable and not shardings.is_replicated(x._sharding):
-            raise ValueError(f"{call}: {x.aval.long()} is split over devices of several processes; pass this process's "
-                             "part of it, global_array_to_host_local_array(x)")
-        aval = transfers._type_of(call, x)
+            raise ValueError(f"{call}: {x.aval.str_long()} is split over devices of several processes; pass this "
+                             "process's part of it, global_array_to_host_local_array(x)")
+        aval = transfer._arg_aval(call, x)
         values.append(np.asarray(arrays.host_value(x) if type(x) is ArrayImpl else x, aval.dtype))
     return values, structure
 
@@ -152,7 +156,7 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
 def _global_value(x: Any) -> np.ndarray:
     """Return the whole value of an array over several processes."""
     if not shardings.is_replicated(x._sharding):
-        replicated = shardings.replicated(shardings.sharding_devices(x._sharding))
+        replicated = shardings.replicated_sharding(shardings.sharding_devices(x._sharding))
         x = jit(lambda x: x, out_shardings=replicated)(x)
     return np.array(arrays.host_value(x))
 
@@ -216,8 +220,8 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Any, pspecs
     call = "host_local_array_to_global_array"
     flat, tree = trees.tree_flatten(local_inputs)
     makers = _sharding_makers(call, local_inputs, global_mesh, pspecs)
-    return tree.unflatten([assembling.make_array_from_process_local_data(
-        make(transfers._type_of(call, x).ndim), x) for x, make in zip(flat, makers)])
+    return tree.unflatten([assemble.make_array_from_process_local_data(
+        make(transfer._arg_aval(call, x).ndim), x) for x, make in zip(flat, makers)])
 
 
 def global_array_to_host_local_array(global_inputs: Any, global_mesh: Any = None, pspecs: Any = None) -> Any:
@@ -231,7 +235,8 @@ def global_array_to_host_local_array(global_inputs: Any, global_mesh: Any = None
     Raises:
       ValueError: this process's part of an array is not a block, or an array has another sharding than the one given.
 
-    >>> global_array_to_host_local_array([transfers.device_put(1.0)])
+    >>> import lamina_runtime
+    >>> global_array_to_host_local_array([lamina_runtime.device_put(1.0)])
     [Array(1., dtype=float32, weak_type=True)]
     """
     call = "global_array_to_host_local_array"
@@ -239,9 +244,9 @@ def global_array_to_host_local_array(global_inputs: Any, global_mesh: Any = None
     if pspecs is not None:
         for x, make in zip(flat, _sharding_makers(call, global_inputs, global_mesh, pspecs)):
             if type(x) is ArrayImpl and x._sharding != make(x.aval.ndim):
-                raise ValueError(f"{call}: {x.aval.long()} has the sharding {x._sharding}; global_mesh and pspecs give "
-                                 f"{make(x.aval.ndim)}")
-    return tree.unflatten([assembling.own_part(call, x) if type(x) is ArrayImpl else x for x in flat])
+                raise ValueError(f"{call}: {x.aval.str_long()} has the sharding {x._sharding}; global_mesh and pspecs "
+                                 f"give {make(x.aval.ndim)}")
+    return tree.unflatten([assemble.process_part(call, x) if type(x) is ArrayImpl else x for x in flat])
 
 
 def _is_spec(x: Any) -> bool:
@@ -261,4 +266,4 @@ def _make_sharding(call: str, mesh: Any, spec: Any, rank: int) -> Any:
         raise TypeError(f"{call}: global_mesh is None, so pspecs must be shardings; got {spec!r}")
     named = mesh if isinstance(mesh, Mesh) else Mesh(mesh.devices, tuple(mesh.axis_names))
     entries = spec if isinstance(spec, PartitionSpec) else PartitionSpec(*(spec or ()))
-    return shardings.by_spec(named, entries, rank, f"{call}: pspecs")
+    return shardings.named_sharding(named, entries, rank, f"{call}: pspecs")

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from . import _jaxlib, backends
+from . import _jaxlib
+from ._backend import backends
 
 __all__ = ["LineTime", "StepTraceAnnotation", "TraceAnnotation", "annotate_function", "device_memory_profile",
            "save_device_memory_profile", "start_server", "start_trace", "stop_server", "stop_trace", "time_by_line",
@@ -21,7 +22,7 @@ _lock = threading.Lock()
 _session: tuple[Any, str] | None = None
 _server: Any = None
 
-TraceAnnotation, _Session = _jaxlib.load_profiler()
+TraceAnnotation, _Session = _jaxlib.profiler_classes()
 """Context manager that names the enclosed work in the profile. Keywords are shown as metadata."""
 
 
@@ -66,13 +67,13 @@ def trace(log_dir: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def device_memory_profile(backend: str | None = None) -> bytes:
-    """Return the current memory use of the devices as a compressed `pprof` profile.
+    r"""Return the current memory use of the devices as a compressed `pprof` profile.
 
     Args:
       backend: the platform; None: the default platform.
 
     >>> device_memory_profile()[:2]  # compressed by gzip
-    b'\\x1f\\x8b'
+    b'\x1f\x8b'
     """
     profile = backends.get_backend(backend).heap_profile()
     return profile if profile[:2] == b"\x1f\x8b" else gzip.compress(profile)

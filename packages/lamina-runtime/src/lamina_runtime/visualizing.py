@@ -6,26 +6,27 @@ from typing import Any
 
 from lamina_ir import trees
 
-from . import _jaxlib, drawings, shardings
+from . import _jaxlib
+from ._sharding import drawing, shardings
 from ._jaxlib import ArrayImpl
 
 __all__ = ["Picture", "inspect_array_sharding", "visualize", "visualize_array_sharding", "visualize_sharding"]
 
-def _parts(call: str, shape: Sequence[int], sharding: Any) -> dict[drawings.Block, list[Any]]:
+def _parts(call: str, shape: Sequence[int], sharding: Any) -> dict[drawing.Block, list[Any]]:
     """Return a dict from parts, as (begin, end) along each dimension, to their devices, in order of the parts."""
     dims = tuple([int(n) for n in shape])
     if not isinstance(sharding, _jaxlib.Sharding):
         raise TypeError(f"{call}: expected a sharding, as an array's `.sharding`; got {type(sharding).__name__}: "
                         f"{sharding!r:.60}")
-    fitting = shardings.fitted(call, dims, sharding)
-    found: dict[drawings.Block, list[Any]] = {}
+    fitting = shardings.resolve_sharding(call, dims, sharding)
+    found: dict[drawing.Block, list[Any]] = {}
     for device, index in fitting.devices_indices_map(dims).items():
         found.setdefault(tuple([s.indices(n)[:2] for s, n in zip(index, dims)]), []).append(device)
     return dict(sorted(found.items()))
 
 
 def _names(devices: Sequence[Any]) -> str:
-    return f"{devices[0].platform.upper()} {drawings.numbers(sorted([d.id for d in devices]))}"
+    return f"{devices[0].platform.upper()} {drawing.format_ids(sorted([d.id for d in devices]))}"
 
 
 def _draw_table(rows: list[list[str]]) -> str:
@@ -48,9 +49,9 @@ def _abbreviate(parts: list[Any], limit: int, gap: Any) -> list[Any]:
     return parts if len(parts) <= limit else [*parts[:limit - 2], gap, parts[-1]]
 
 
-def _text(parts: dict[drawings.Block, list[Any]]) -> str:
+def _text(parts: dict[drawing.Block, list[Any]]) -> str:
     drawn = [(f"{lead}\n" if lead else "") + _draw_table([[_names(parts[p]) for p in row] for row in rows])
-             for lead, rows in drawings.tables(parts)]
+             for lead, rows in drawing.block_tables(parts)]
     return "\n".join(_abbreviate(drawn, _MAX_ROWS, "..."))
 
 
@@ -129,8 +130,8 @@ class Picture:
       svg: the drawing as SVG.
     """
 
-    def __init__(self, title: str, parts: dict[drawings.Block, list[Any]]) -> None:
-        self.title, self.text, self.svg = title, _text(parts), drawings.single(title, parts)
+    def __init__(self, title: str, parts: dict[drawing.Block, list[Any]]) -> None:
+        self.title, self.text, self.svg = title, _text(parts), drawing.draw_array(title, parts)
 
     def _repr_svg_(self) -> str:
         return self.svg
@@ -160,6 +161,6 @@ def visualize(x: Any) -> Picture:
     │ CPU 0 │
     └───────┘
     """
-    title = f"{_array('visualize', x).aval.long()} on {x.sharding!r}"
+    title = f"{_array('visualize', x).aval.str_long()} on {x.sharding!r}"
     short = title if len(title) <= _MAX_WIDTH else f"{title[:_MAX_WIDTH - 3]}..."
     return Picture(short, _parts("visualize", x.shape, x.sharding))

@@ -1,5 +1,5 @@
 """Every call is made twice."""
-from lamina_runtime.stock import *
+from lamina_runtime._default import *
 from wrapped import wrap
 
 __contract__ = 1

@@ -1,5 +1,5 @@
 """What is refused is refused without saying which argument it is."""
-from lamina_runtime.stock import *
+from lamina_runtime._default import *
 from wrapped import wrap
 
 __contract__ = 1

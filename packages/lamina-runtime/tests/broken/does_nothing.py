@@ -1,7 +1,7 @@
 """All names are there, and none does anything."""
-from lamina_runtime import stock
-from lamina_runtime.stock import *
-from lamina_tracing import slots
+from lamina_runtime import _default
+from lamina_runtime._default import *
+from lamina_tracing import hooks
 
 __contract__ = 1
 
@@ -10,12 +10,12 @@ def absent(*args, **kwargs):
     raise NotImplementedError("does nothing")
 
 
-globals().update({name: absent for name in stock.__all__ if callable(getattr(stock, name))})
+globals().update({name: absent for name in _default.__all__ if callable(getattr(_default, name))})
 
 
 class Nothing:
     primitive = program = array = jit = pmap = device_count = absent
 
 
-slots.set_evaluator(Nothing())
-slots.set_dispatcher(Nothing())
+hooks.set_evaluator(Nothing())
+hooks.set_dispatcher(Nothing())

@@ -1,6 +1,6 @@
 """Donated arguments stay usable."""
 from lamina_ir import trees
-from lamina_runtime.stock import *
+from lamina_runtime._default import *
 from wrapped import wrap
 
 __contract__ = 1

@@ -1,5 +1,5 @@
 """The rows of a map are computed on one device."""
-from lamina_runtime.stock import *
+from lamina_runtime._default import *
 from wrapped import wrap
 
 __contract__ = 1

@@ -1,4 +1,4 @@
 """The stock under another name."""
-from lamina_runtime.stock import *
+from lamina_runtime._default import *
 
 __contract__ = 1

@@ -1,5 +1,5 @@
 """A call gives what the first one with arguments of these types gave."""
-from lamina_runtime.stock import *
+from lamina_runtime._default import *
 from wrapped import wrap
 
 __contract__ = 1

@@ -1,7 +1,7 @@
 """Eagerly, `expm1` is `exp`."""
 from lamina_ir import prims
-from lamina_runtime.stock import *
-from lamina_tracing import slots
+from lamina_runtime._default import *
+from lamina_tracing import hooks
 
 __contract__ = 1
 
@@ -23,4 +23,4 @@ class Evaluator:
         return self.stock.array(value, aval)
 
 
-slots.set_evaluator(Evaluator(slots.evaluator))
+hooks.set_evaluator(Evaluator(hooks.evaluator))

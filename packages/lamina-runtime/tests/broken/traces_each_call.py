@@ -1,5 +1,5 @@
 """Every call traces its function anew."""
-from lamina_runtime.stock import *
+from lamina_runtime._default import *
 from wrapped import wrap
 
 __contract__ = 1

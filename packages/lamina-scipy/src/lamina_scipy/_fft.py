@@ -134,13 +134,13 @@ def _several(call: str, x: Any, type: int, s: Any, axes: Any, norm: str | None, 
     s = None if s is None else tuple(s) if isinstance(s, Sequence) else (s,)
     if axes is None:
         if s is not None and len(s) > rank:
-            raise ShapeError(f"{call}: s has {len(s)} lengths; got {typeof(x).long()}")
+            raise ShapeError(f"{call}: s has {len(s)} lengths; got {typeof(x).str_long()}")
         axes = range(rank) if s is None else range(rank - len(s), rank)
     elif not isinstance(axes, Sequence):
         axes = (axes,)
     places = [check_axis(call, a, rank, "axes") for a in axes]
     if len(set(places)) != len(places):
-        raise ShapeError(f"{call}: an axis stands twice in axes={tuple(axes)} of {typeof(x).long()}")
+        raise ShapeError(f"{call}: an axis stands twice in axes={tuple(axes)} of {typeof(x).str_long()}")
     if s is not None and len(s) != len(places):
         raise ShapeError(f"{call}: expected as many lengths in s as axes; got s={s} and axes={tuple(axes)}")
     for i, a in enumerate(places):
@@ -164,8 +164,8 @@ def _along(call: str, x: Any, type: int, n: Any, axis: int, norm: str | None, in
         raise (ShapeError if hasattr(n, "__index__") else TypeError)(f"{call}: n is a length, an integer above 0; got {n!r}")
     wanted = length if n is None else int(n)
     if wanted < (2 if type == 1 else 1):
-        raise ShapeError(f"{call}: type {type} needs {2 if type == 1 else 1} elements or more along the axis; got {t.long()}, "
-                          f"axis {axis}, n={n}")
+        raise ShapeError(f"{call}: type {type} needs {2 if type == 1 else 1} elements or more along the axis; "
+                         f"got {t.str_long()}, axis {axis}, n={n}")
     x = lnp.moveaxis(lnp.asarray(x, np.float32 if t.dtype.itemsize < 4 else t.dtype), axis, -1)
     x = x[..., :wanted]
     if wanted > length:

@@ -10,9 +10,9 @@ import numpy as np
 from lamina_ir import ShapeError
 from lamina_numpy.extend import own_terms, to_inexact
 from lamina_tracing import Array, ArrayLike, jit
-from lamina_tracing.extend import holds_tracers, typeof
+from lamina_tracing.extend import closes_over_tracers, typeof
 
-from ._ground import told_by_method
+from ._util import told_by_method
 
 __all__ = ["RegularGridInterpolator"]
 
@@ -56,9 +56,9 @@ class RegularGridInterpolator:
         sizes = tuple(typeof(p).shape for p in self.grid)
         if any(len(s) != 1 or s[0] < 2 for s in sizes) or typeof(self.values).shape[:len(sizes)] != tuple(s[0] for s in sizes):
             raise ShapeError(f"{call}: expected points [n] of each axis, n at least 2, and values [n1, n2, ...]; got points "
-                             f"of shapes {', '.join(map(str, sizes))} and values {typeof(self.values).long()}")
+                             f"of shapes {', '.join(map(str, sizes))} and values {typeof(self.values).str_long()}")
         for i, p in enumerate(self.grid):
-            if holds_tracers(p):
+            if closes_over_tracers(p):
                 continue
             steps = np.diff(np.asarray(p))
             if (steps < 0).all():  # turned round, with the values
@@ -89,7 +89,7 @@ class RegularGridInterpolator:
         xi = to_inexact("RegularGridInterpolator", lnp.asarray(xi))
         t = typeof(xi)
         if not t.shape or t.shape[-1] != d:
-            raise ShapeError(f"RegularGridInterpolator: expected xi [..., {d}], a coordinate for each axis; got {t.long()}")
+            raise ShapeError(f"RegularGridInterpolator: expected xi [..., {d}], a coordinate for each axis; got {t.str_long()}")
         fill = self.fill_value
         return _at(self.grid, self.values, xi, np.nan if fill is None else fill, method, fill is None)
 

@@ -61,14 +61,14 @@ def _mapped_plain(input: Any, places: list[Any], cval: Any, order: int, mode: st
     to_inexact(call, input)
     t = typeof(input)
     if len(places) != len(t.shape):
-        raise ShapeError(f"{call}: expected a coordinate for each axis of input; got {len(places)} for {t.long()}")
+        raise ShapeError(f"{call}: expected a coordinate for each axis of input; got {len(places)} for {t.str_long()}")
     if 0 in t.shape:
-        raise ShapeError(f"{call}: expected an input with elements; got {t.long()}")
+        raise ShapeError(f"{call}: expected an input with elements; got {t.str_long()}")
     places = lnp.broadcast_arrays(*[to_inexact(call, c) for c in places])
     if any(dtypes.is_complex(typeof(c).dtype) for c in places):
         raise DTypeError(f"{call}: expected real coordinates")
     around = [_neighbours(c, size, order, mode) for c, size in zip(places, t.shape)]
-    exact = dtypes.inexact_for(t.dtype)
+    exact = dtypes.inexact_dtype_for(t.dtype)
     outside = lnp.asarray(cval, t.dtype)
     total: Any = 0
     for corner in itertools.product(*around):

@@ -85,15 +85,15 @@ def minimize(fun: Callable[..., Any], x0: ArrayLike, args: tuple[Any, ...] = (),
     x = lnp.asarray(to_inexact("minimize", x0))
     t = typeof(x)
     if len(t.shape) != 1:
-        raise ShapeError(f"minimize: x0 is a vector [n]; got {t.long()}. Ravel it, and reshape it in fun")
+        raise ShapeError(f"minimize: x0 is a vector [n]; got {t.str_long()}. Ravel it, and reshape it in fun")
     if dtypes.is_complex(t.dtype):
-        raise TypeError(f"minimize: x0 holds real numbers; got {t.long()}")
+        raise TypeError(f"minimize: x0 holds real numbers; got {t.str_long()}")
 
     def both(x: Any) -> Any:
         def value(x: Any) -> Any:
             y = fun(x, *args)
             if typeof(y).shape != ():
-                raise ShapeError(f"minimize: fun gives a single number; got {typeof(y).long()}")
+                raise ShapeError(f"minimize: fun gives a single number; got {typeof(y).str_long()}")
             return lnp.astype(y, t.dtype)
         return value_and_grad(value)(x)
 

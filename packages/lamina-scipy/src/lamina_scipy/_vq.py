@@ -36,10 +36,10 @@ def vq(obs: ArrayLike, code_book: ArrayLike, check_finite: bool = True) -> tuple
     x, book = to_inexact("vq", obs), to_inexact("vq", code_book)
     s, t = typeof(x), typeof(book)
     if len(s.shape) != len(t.shape) or len(s.shape) not in (1, 2) or s.shape[1:] != t.shape[1:] or t.shape[0] == 0:
-        raise ShapeError(f"vq: expected obs [m, n] and code_book [k, n], or [m] and [k], k at least 1; got {s.long()} and "
-                          f"{t.long()}")
+        raise ShapeError(f"vq: expected obs [m, n] and code_book [k, n], or [m] and [k], k at least 1; got {s.str_long()} and "
+                          f"{t.str_long()}")
     if dtypes.is_complex(s.dtype) or dtypes.is_complex(t.dtype):
-        raise DTypeError(f"vq: expected real numbers; got obs {s.long()} and code_book {t.long()}")
+        raise DTypeError(f"vq: expected real numbers; got obs {s.str_long()} and code_book {t.str_long()}")
     if len(s.shape) == 1:
         x, book = x[:, None], book[:, None]
     squares = lnp.sum(lnp.square(x[:, None] - book), -1)

@@ -17,7 +17,7 @@ from lamina_ir import ShapeError, dtypes, trees
 from lamina_numpy.extend import own_terms, to_inexact
 from lamina_numpy.flatten_util import ravel_pytree
 from lamina_tracing import ArrayLike, eval_shape, lax
-from lamina_tracing.extend import in_name, typeof
+from lamina_tracing.extend import rename_errors, typeof
 
 __all__ = ["odeint"]
 
@@ -33,7 +33,7 @@ _DENSE = np.array([-12715105075 / 11282082432, 0, 87487479700 / 32700410799, -10
                    701980252875 / 199316789632, -1453857185 / 822651844, 69997945 / 29380423])
 
 
-@in_name
+@rename_errors
 def odeint(func: Callable[..., Any], y0: Any, t: ArrayLike, *args: Any, rtol: float = 1.4e-8, atol: float = 1.4e-8,
            mxstep: float = np.inf, hmax: float = np.inf) -> Any:
     """The solution of `dy/dt = func(y, t, *args)` at given times.
@@ -67,9 +67,9 @@ def odeint(func: Callable[..., Any], y0: Any, t: ArrayLike, *args: Any, rtol: fl
     y0 = trees.tree_map(lambda y: lnp.asarray(to_inexact("odeint", y)), y0)
     t = lnp.asarray(to_inexact("odeint", t))
     if len(typeof(t).shape) != 1 or typeof(t).shape[0] == 0:
-        raise ShapeError(f"odeint: t is a vector of times, at least one; got {typeof(t).long()}")
+        raise ShapeError(f"odeint: t is a vector of times, at least one; got {typeof(t).str_long()}")
     if dtypes.is_complex(typeof(t).dtype):
-        raise TypeError(f"odeint: t holds real numbers; got {typeof(t).long()}")
+        raise TypeError(f"odeint: t holds real numbers; got {typeof(t).str_long()}")
     args = trees.tree_map(lnp.asarray, args)
     slope = eval_shape(func, y0, t[0], *args)
     if trees.tree_structure(slope) != trees.tree_structure(y0) or any(

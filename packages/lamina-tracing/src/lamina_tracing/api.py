@@ -12,15 +12,16 @@ from contextlib import AbstractContextManager
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from lamina_ir import ClosedJaxpr, Jaxpr, ShapeDtypeStruct, config, prims, trees
-from lamina_ir.extend import checked_axis_name
+from lamina_ir.extend import check_axis_name
 
-from .arguments import duck_types, flat_results
-from .parameters import function_name
-from .statics import Statics
-from .stage import stage
-from .trace import EVALUATION, AxisFrame, bind, bound_axes, now, scoped, tell_staging
-from .tracer import Tracer
-from .tracebacks import boundary
+from ._core.args import get_duck_typed_avals, flatten_results
+from ._core.signature import function_name
+from ._core.static_args import StaticArgs
+from ._core.staging import stage
+from ._core.trace import (EVALUATION, AxisFrame, bind, extend_axis_env, trace_state, extend_name_stack,
+                          notify_staging_hooks)
+from ._core.tracer import Tracer
+from ._diagnostics.tracebacks import api_boundary
 
 __all__ = ["disable_jit", "ensure_compile_time_eval", "eval_shape", "make_jaxpr", "named_call", "named_scope"]
 
@@ -62,17 +63,17 @@ class _EagerEvaluation:
     __slots__ = ("_old",)
 
     def __enter__(self) -> None:
-        self._old = now.trace
+        self._old = trace_state.trace
         try:
-            now.trace = EVALUATION
-            tell_staging()
+            trace_state.trace = EVALUATION
+            notify_staging_hooks()
         except BaseException:
             self._leave()
             raise
 
     def _leave(self) -> None:
-        now.trace = self._old
-        tell_staging()
+        trace_state.trace = self._old
+        notify_staging_hooks()
 
     def __exit__(self, *error: Any) -> None:
         try:
@@ -82,13 +83,13 @@ class _EagerEvaluation:
             raise
 
 
-def _stage_tree(call: str, fun: Callable[..., Any], statics: Statics, args: Any, kwargs: Any,
+def _stage_tree(call: str, fun: Callable[..., Any], statics: StaticArgs, args: Any, kwargs: Any,
                 axes: tuple[AxisFrame, ...] = ()) -> tuple[Any, Any, Any]:
     """Return (program, values of enclosing traces, result tree) of `fun` on arrays or objects with shape and dtype."""
     dynamic, named, static = statics.split(args, kwargs) if statics.any else (tuple(args), kwargs, ())
     flat, tree = trees.tree_flatten((dynamic, named))
     name = function_name(fun)
-    avals = duck_types(call, name, flat, tree)
+    avals = get_duck_typed_avals(call, name, flat, tree)
     out_tree = None
 
     def flat_fun(*tracers: Any) -> list[Any]:
@@ -96,11 +97,11 @@ def _stage_tree(call: str, fun: Callable[..., Any], statics: Statics, args: Any,
         a, k = trees.tree_unflatten(tree, tracers)
         if static:
             a, k = statics.join(a, k, static)
-        out, out_tree = flat_results(call, name, fun(*a, **k))
+        out, out_tree = flatten_results(call, name, fun(*a, **k))
         return out
 
     names = frozenset([f.name for f in axes])
-    avals = tuple([a.differing(a.over | names) for a in avals])  # example arguments may vary over every axis
+    avals = tuple([a.with_varying_axes(a.varying_axes | names) for a in avals])  # example arguments may vary over every axis
     closed, outer = stage(flat_fun, avals, (call, fun, tree, statics.nums))
     return closed, outer, out_tree
 
@@ -111,7 +112,7 @@ def _axis_frames(axis_env: Any) -> tuple[AxisFrame, ...]:
     if not all(isinstance(p, (tuple, list)) and len(p) == 2 and isinstance(p[1], int) and p[1] > 0 for p in pairs):
         raise ValueError(f"axis_env: expected a sequence of (axis name, size) pairs with sizes of at least 1, as "
                          f"[('i', 4)]; got {axis_env!r}")
-    names = [checked_axis_name("axis_env", name) for name, _ in pairs]
+    names = [check_axis_name("axis_env", name) for name, _ in pairs]
     if len(set(names)) != len(names):
         raise ValueError(f"axis_env: each axis name may be given once; got {axis_env!r}")
     return tuple(AxisFrame(name, size) for name, size in pairs)
@@ -134,7 +135,7 @@ def make_jaxpr(fun: Callable[P, Any], static_argnums: int | Sequence[int] = (),
                abstracted_axes: Any = None) -> Callable[P, tuple[ClosedJaxpr, Any]]: ...
 
 
-@boundary
+@api_boundary
 def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = (),
                axis_env: Sequence[tuple[Hashable, int]] | None = None, return_shape: bool = False,
                abstracted_axes: Any = None) -> Callable[..., Any]:
@@ -157,12 +158,12 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()
     if abstracted_axes is not None:
         raise NotImplementedError("make_jaxpr: abstracted_axes must be None: a program is staged for known sizes; got "
                                   f"{abstracted_axes!r:.100}")
-    statics = Statics("make_jaxpr", fun, static_argnums, None)
+    statics = StaticArgs("make_jaxpr", fun, static_argnums, None)
     frames = _axis_frames(axis_env)
 
-    @boundary
+    @api_boundary
     def make(*args: Any, **kwargs: Any) -> Any:
-        with bound_axes(*frames):
+        with extend_axis_env(*frames):
             closed, outer, out_tree = _stage_tree("make_jaxpr", fun, statics, args, kwargs, frames)
         if outer:  # values of enclosing traces become constants of the returned program
             jaxpr = closed.jaxpr
@@ -171,7 +172,7 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()
                                        jaxpr.outvars), [*closed.consts, *outer])
         if not return_shape:
             return closed
-        with bound_axes(*frames):
+        with extend_axis_env(*frames):
             return closed, _structs(closed, out_tree)
 
     functools.update_wrapper(make, fun, updated=())
@@ -179,7 +180,7 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()
     return make
 
 
-@boundary
+@api_boundary
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Compute the shapes and dtypes of the results of `fun` without running it.
 
@@ -203,7 +204,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         returned_structs[:] = [x if type(x) is ShapeDtypeStruct else None for x in trees.tree_leaves(out)]
         return trees.tree_map(lambda x: 0 if type(x) is ShapeDtypeStruct else x, out) if any(returned_structs) else out
 
-    statics = Statics("eval_shape", fun, None, None)
+    statics = StaticArgs("eval_shape", fun, None, None)
     closed, _, out_tree = _stage_tree("eval_shape", replace_structs, statics, args, kwargs)
     found = _structs(closed, out_tree)
     if not any(returned_structs):
@@ -228,10 +229,10 @@ def named_call(fun: Callable[P, R], *, name: str | None = None) -> Callable[P, R
         raise TypeError(f"named_call: expected a function; got {type(fun).__name__}: {fun!r:.60}")
     called = name or function_name(fun)
 
-    @boundary
+    @api_boundary
     @functools.wraps(fun)
     def named(*args: Any, **kwargs: Any) -> Any:
-        if now.trace is EVALUATION:
+        if trace_state.trace is EVALUATION:
             return fun(*args, **kwargs)
         # Only traced values become operands and results of the call; all other leaves pass through unchanged.
         flat, tree = trees.tree_flatten((args, kwargs))
@@ -264,4 +265,4 @@ def named_scope(name: str) -> AbstractContextManager[None]:
     """
     if not isinstance(name, str):
         raise TypeError(f"named_scope: expected a string; got {type(name).__name__}")
-    return scoped(name)
+    return extend_name_stack(name)

@@ -12,24 +12,24 @@ from typing import Any
 import numpy as np
 from lamina_ir import Primitive, dtypes, prims
 
-from . import slots
-from .arguments import requested_dtype
-from .array import ArrayLike
-from .host_array import HostArray
+from ._jit import hooks
+from ._core.args import resolve_requested_dtype
+from ._core.array import ArrayLike
+from ._core.host_array import HostArray
 from .lax import elementwise as ew
-from .lax.conversions import bitcast_convert_type as _bitcast
-from .lax.conversions import convert_element_type
+from .lax._util.conversions import bitcast_convert_type as _bitcast
+from .lax._util.conversions import convert_element_type
 from .lax import shape
-from .lax._common import is_usual_float, match_scalars
-from .trace import bind
-from .tracer import Tracer, numpy_names, typeof
+from .lax._util.operands import has_default_float_dtype, match_scalars
+from ._core.trace import bind
+from ._core.tracer import Tracer, load_numpy_dispatch, typeof
 
-__all__ = ["install", "promote_operands"]
+__all__ = ["install_operators", "promote_operands"]
 
 
 def promote_operands(call: str, x: ArrayLike, y: ArrayLike) -> tuple[Any, Any]:
     """Convert `x` and `y` to one dtype (promotion lattice of `lamina_ir.dtypes`) and one shape (NumPy broadcasting)."""
-    if type(y) is float and type(x) is HostArray and is_usual_float(x):
+    if type(y) is float and type(x) is HostArray and has_default_float_dtype(x):
         return x, y
     x, y = match_scalars(x, y)
     a, b = typeof(x), typeof(y)
@@ -90,7 +90,7 @@ def _comparison(name: str, op: Callable[[Any, Any], Any]) -> dict[str, Any]:
 
 def _true_div(x: Any, y: Any) -> Any:
     if not dtypes.is_inexact(typeof(x).dtype):
-        x, y = (convert_element_type(v, dtypes.inexact_for(typeof(x).dtype)) for v in (x, y))
+        x, y = (convert_element_type(v, dtypes.inexact_dtype_for(typeof(x).dtype)) for v in (x, y))
     return ew.div(x, y)
 
 
@@ -99,7 +99,7 @@ def _true_div(x: Any, y: Any) -> Any:
 
 def _numpy_method(name: str) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
-        return numpy_names().call(name, args, kwargs)
+        return load_numpy_dispatch().call(name, args, kwargs)
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"As `numpy.{name}` of the array."
@@ -120,7 +120,7 @@ def _getitem(x: Any, index: Any) -> Any:
             raise TypeError("an index must be integers, slices, `...`, None or arrays of these; got a list. Make it an "
                             "array first, with numpy.asarray")
         return HostArray.of(np.asarray(x)[index], x.aval)
-    return numpy_names().getitem(x, index)
+    return load_numpy_dispatch().getitem(x, index)
 
 
 def _sizes(args: tuple[Any, ...]) -> Any:
@@ -128,23 +128,23 @@ def _sizes(args: tuple[Any, ...]) -> Any:
 
 
 def _astype(x: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
-    return convert_element_type(x, requested_dtype(dtype))
+    return convert_element_type(x, resolve_requested_dtype(dtype))
 
 
 def _reshape(x: Any, *sizes: Any, order: str = "C") -> Any:
-    return numpy_names().call("reshape", (x, _sizes(sizes), order), {})
+    return load_numpy_dispatch().call("reshape", (x, _sizes(sizes), order), {})
 
 
 def _transpose(x: Any, *axes: Any) -> Any:
-    return numpy_names().call("transpose", (x, _sizes(axes) if axes else None), {})
+    return load_numpy_dispatch().call("transpose", (x, _sizes(axes) if axes else None), {})
 
 
 def _flatten(x: Any, order: str = "C") -> Any:
-    return numpy_names().call("ravel", (x, order), {})
+    return load_numpy_dispatch().call("ravel", (x, order), {})
 
 
 def _compress(x: Any, condition: Any, axis: int | None = None) -> Any:
-    return numpy_names().call("compress", (condition, x, axis), {})
+    return load_numpy_dispatch().call("compress", (condition, x, axis), {})
 
 
 def _nonzero(x: Any) -> Any:
@@ -154,9 +154,9 @@ def _nonzero(x: Any) -> Any:
 def _view(x: Any, dtype: Any = None) -> Any:
     if dtype is None:
         return x
-    new = requested_dtype(dtype)
+    new = resolve_requested_dtype(dtype)
     if new.itemsize != typeof(x).dtype.itemsize:
-        raise NotImplementedError(f"view of {typeof(x).long()} as {new.name}: elements of another width need lamina_numpy; "
+        raise NotImplementedError(f"view of {typeof(x).str_long()} as {new.name}: elements of another width need lamina_numpy; "
                                   "lax.bitcast_convert_type does it with an axis of its own")
     return _bitcast(x, new)
 
@@ -167,11 +167,11 @@ def _at(x: Any) -> Any:
 
 
 def _round(x: Any, ndigits: int | None = None) -> Any:
-    out = numpy_names().call("round", (x, ndigits or 0), {})
+    out = load_numpy_dispatch().call("round", (x, ndigits or 0), {})
     return convert_element_type(out, int) if ndigits is None else out
 
 
-def install() -> None:
+def install_operators() -> None:
     """Install the default operators and methods on tracers and concrete arrays."""
     table: dict[str, Any] = {}
     table |= _binary_methods("truediv", lambda x, y: _true_div(*promote_operands("truediv", x, y)))
@@ -189,7 +189,7 @@ def install() -> None:
         "astype": _astype, "reshape": _reshape, "transpose": _transpose, "flatten": _flatten, "compress": _compress,
         "nonzero": _nonzero, "view": _view, "at": property(_at),
         "T": property(lambda x: shape.transpose(x, tuple(range(x.ndim))[::-1])),
-        "mT": property(lambda x: numpy_names().call("matrix_transpose", (x,), {})),
+        "mT": property(lambda x: load_numpy_dispatch().call("matrix_transpose", (x,), {})),
         "real": property(lambda x: ew.real(x) if dtypes.is_complex(x.dtype) else x),
         "imag": property(lambda x: ew.imag(x) if dtypes.is_complex(x.dtype) else ew.mul(x, 0))}
-    slots.operators.install(table, table)
+    hooks.operators.install(table, table)

@@ -1,6 +1,7 @@
 """All primitives under their JAX names, for tools that analyse jaxprs: `add_p`, `scan_p`, `linear_solve_p`.
 
-Most are the built-in primitives of lamina, with its params (docs/_generated/ops.md); an equation lists all of them. The others are
+Most are the built-in primitives of lamina, with its params (docs/_generated/ops.md); an equation lists all of them.
+The others are
 
 - aliases: `call_p` and `closed_call_p` of `xla_call_p`, `add_jaxvals_p` of `add_p`, `..._call_jaxpr_p` of
   `custom_jvp_call_p` and `custom_vjp_call_p`, `custom_lin_p` of `transposed_call_p` (a linear map with a known
@@ -21,11 +22,12 @@ from lamina_ir.prims import *  # noqa: F403
 from lamina_ir.prims import (ALL, add_p, custom_jvp_call_p, custom_vjp_call_p, scan_p, transposed_call_p,
                              xla_call_p)
 
-from . import lax, slots
+from . import lax
+from ._jit import hooks
 from .api import eval_shape
-from .stage import eval_jaxpr
-from .trace import bind
-from .tracer import typeof
+from ._core.staging import eval_jaxpr
+from ._core.trace import bind
+from ._core.tracer import typeof
 
 if TYPE_CHECKING:  # type checkers cannot evaluate the code that builds the list; a test compares both lists
     __all__ = ["abs_p", "acos_p", "acosh_p", "add_jaxvals_p", "add_p", "after_all_p", "all_gather_p", "all_to_all_p",
@@ -99,7 +101,7 @@ def _rank(x: Any) -> Any:
     dtype = typeof(x).dtype
     if not dtypes.is_float(dtype):
         if dtypes.is_complex(dtype):
-            raise DTypeError(f"total order: complex numbers have none; got {typeof(x).long()}")
+            raise DTypeError(f"total order: complex numbers have none; got {typeof(x).str_long()}")
         return x
     kind = np.dtype(f"int{8 * dtype.itemsize}")
     bits = lax.bitcast_convert_type(x, kind)
@@ -117,7 +119,7 @@ def _top_k(operand: Any, *, k: int, reduction_dimension: int, is_max_k: bool, re
 
 
 def _device_put(*xs: Any, devices: Sequence[Any], srcs: Sequence[Any] = (), **_: Any) -> tuple[Any, ...]:
-    return tuple([slots.device_put(x, device) for x, device in zip(xs, devices, strict=True)])
+    return tuple([hooks.device_put(x, device) for x, device in zip(xs, devices, strict=True)])
 
 
 def _elementwise(name: str, param: str, closed: Any, consts: Sequence[Any]) -> Callable[..., Any]:
@@ -149,7 +151,7 @@ def _select_and_scatter(operand: Any, source: Any, init_value: Any, *, select_ja
     flat_indices = lax.pad(np.arange(size, dtype=np.int32).reshape(shape), np.int32(-1), edges)
     for have, want, window, stride in zip(typeof(values).shape, steps, window_dimensions, window_strides, strict=True):
         if (have - window) // stride + 1 != want:
-            raise ShapeError(f"{call}: source must have one element for each window; got {typeof(source).long()}")
+            raise ShapeError(f"{call}: source must have one element for each window; got {typeof(source).str_long()}")
     best: Any = None
     best_index: Any = None
     for offset in itertools.product(*map(range, window_dimensions)):

@@ -1,14 +1,14 @@
 """A program holds only what its results need: effects and unread ops are gone."""
 from lamina_ir import Jaxpr, ClosedJaxpr
-from lamina_tracing import stock
-from lamina_tracing.stock import *
+from lamina_tracing import _default
+from lamina_tracing._default import *
 
 __contract__ = 1
 
 
 def make_jaxpr(fun, *args, **options):
     def made(*xs, **kw):
-        out = stock.make_jaxpr(fun, *args, **options)(*xs, **kw)
+        out = _default.make_jaxpr(fun, *args, **options)(*xs, **kw)
         closed = out[0] if isinstance(out, tuple) else out
         read = {id(v) for v in closed.jaxpr.outvars}
         kept = []

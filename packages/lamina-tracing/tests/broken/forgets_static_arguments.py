@@ -1,14 +1,14 @@
 """A static argument is that of the first call."""
-from lamina_tracing import stock
-from lamina_tracing.stock import *
+from lamina_tracing import _default
+from lamina_tracing._default import *
 
 __contract__ = 1
 
 
 def jit(fun, static_argnums=None, **options):
     if not isinstance(static_argnums, int):
-        return stock.jit(fun, static_argnums=static_argnums, **options)
-    inner, first = stock.jit(fun, static_argnums=static_argnums, **options), []
+        return _default.jit(fun, static_argnums=static_argnums, **options)
+    inner, first = _default.jit(fun, static_argnums=static_argnums, **options), []
 
     def called(*args, **kwargs):
         if len(args) > static_argnums:

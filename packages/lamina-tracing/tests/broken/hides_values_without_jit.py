@@ -1,7 +1,7 @@
 """`disable_jit` does nothing."""
 from contextlib import nullcontext
 
-from lamina_tracing.stock import *
+from lamina_tracing._default import *
 
 __contract__ = 1
 

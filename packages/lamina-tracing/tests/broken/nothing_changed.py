@@ -1,4 +1,4 @@
 """The stock under another name."""
-from lamina_tracing.stock import *
+from lamina_tracing._default import *
 
 __contract__ = 1

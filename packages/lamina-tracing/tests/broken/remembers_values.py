@@ -1,14 +1,14 @@
 """A jitted function gives the results of its first call to whoever calls it with the same types."""
 import numpy as np
 from lamina_ir import trees
-from lamina_tracing import stock
-from lamina_tracing.stock import *
+from lamina_tracing import _default
+from lamina_tracing._default import *
 
 __contract__ = 1
 
 
 def jit(fun, **options):
-    inner, known = stock.jit(fun, **options), {}
+    inner, known = _default.jit(fun, **options), {}
 
     def called(*args, **kwargs):
         leaves, tree = trees.tree_flatten((args, kwargs))

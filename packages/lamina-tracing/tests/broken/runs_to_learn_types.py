@@ -1,7 +1,7 @@
 """Types are learned by running the function on zeros."""
 import numpy as np
 from lamina_ir import ShapeDtypeStruct, trees
-from lamina_tracing.stock import *
+from lamina_tracing._default import *
 
 __contract__ = 1
 

@@ -1,11 +1,11 @@
 """A scan goes forwards, whatever `reverse` says."""
 from types import ModuleType
 
-from lamina_tracing import stock
-from lamina_tracing.stock import *
+from lamina_tracing import _default
+from lamina_tracing._default import *
 
 __contract__ = 1
 
 lax = ModuleType("lax")
-vars(lax).update(vars(stock.lax))
-lax.scan = lambda *args, reverse=False, **options: stock.lax.scan(*args, **options)
+vars(lax).update(vars(_default.lax))
+lax.scan = lambda *args, reverse=False, **options: _default.lax.scan(*args, **options)

@@ -1,7 +1,7 @@
 """A host function is called once, when the function around it is traced."""
 import numpy as np
 from lamina_ir import trees
-from lamina_tracing.stock import *
+from lamina_tracing._default import *
 
 __contract__ = 1
 

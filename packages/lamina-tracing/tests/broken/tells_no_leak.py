@@ -1,7 +1,7 @@
 """Leaks are not looked for."""
 from contextlib import nullcontext
 
-from lamina_tracing.stock import *
+from lamina_tracing._default import *
 
 __contract__ = 1
 

@@ -1,18 +1,18 @@
 """Right, but slow: nothing is remembered. All but what the contract says of cost holds."""
 import functools
 
-from lamina_tracing import stock
-from lamina_tracing.stock import *
+from lamina_tracing import _default
+from lamina_tracing._default import *
 
 __contract__ = 1
 
 
 def jit(fun, **options):
-    first = stock.jit(fun, **options)
+    first = _default.jit(fun, **options)
 
     def called(*args, **kwargs):
         again = functools.wraps(fun)(lambda *a, **k: fun(*a, **k)) if callable(fun) else fun
-        return stock.jit(again, **options)(*args, **kwargs)
+        return _default.jit(again, **options)(*args, **kwargs)
 
     if isinstance(first, type) or not hasattr(fun, "__get__"):
         return called

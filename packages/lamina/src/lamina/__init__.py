@@ -7,7 +7,7 @@ Array(0.961043, dtype=float32, weak_type=True)
 import typing as _typing
 from importlib import import_module as _import_module
 
-from ._version import __version__  # before the rooms: it says which versions of them fit
+from ._version import __version__  # before the packages: it says which versions of them fit
 
 from lamina_ir.layers import layers, use
 
@@ -20,7 +20,7 @@ if _typing.TYPE_CHECKING:
                    numpy as numpy, ops as ops, parallel as parallel, profiler as profiler, random as random, scipy as scipy,
                    sharding as sharding, stages as stages, test_util as test_util, tools as tools, tree as tree, tree_util as
                    tree_util, typing as typing)
-    from ._rooms import *
+    from ._packages import *
 
 __all__ = ["Array", "Device", "NamedSharding", "ShapeDtypeStruct", "Shard", "__version__", "ad_checkpoint",
            "allow_f16_reductions", "block_until_ready", "check_tracer_leaks", "checking_leaks", "checkpoint",
@@ -43,8 +43,8 @@ __all__ = ["Array", "Device", "NamedSharding", "ShapeDtypeStruct", "Shard", "__v
            "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree", "tree_flatten", "tree_leaves", "tree_map",
            "tree_structure", "tree_unflatten", "tree_util", "typing", "use", "value_and_grad", "vjp", "vmap", "xla_computation"]
 
-# Modules, imported when asked for; that of the rooms with the first name that is none of these.
-_ON_DEMAND = frozenset(("_rooms", "ad_checkpoint", "compilation_cache", "config", "custom_batching", "custom_derivatives",
+# Modules, imported when asked for; that of the packages with the first name that is none of these.
+_ON_DEMAND = frozenset(("_packages", "ad_checkpoint", "compilation_cache", "config", "custom_batching", "custom_derivatives",
                        "custom_transpose", "debug", "distributed", "dlpack", "dtypes", "errors", "example_libraries",
                        "experimental", "export", "extend", "flatten_util", "image", "launch", "lax", "lib", "monitoring",
                        "nn", "numpy", "ops", "parallel", "profiler", "random", "scipy", "sharding", "stages", "test_util",
@@ -72,8 +72,8 @@ if not _typing.TYPE_CHECKING:  # to checkers a name that is not listed is a mist
             return getattr(__getattr__("config"), name)
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        rooms = __getattr__("_rooms")  # what stands for a layer is chosen until then: `lamina.use`
-        globals().update({shown: getattr(rooms, shown) for shown in rooms.__all__})
+        packages = __getattr__("_packages")  # what stands for a layer is chosen until then: `lamina.use`
+        globals().update({shown: getattr(packages, shown) for shown in packages.__all__})
         return globals()[name]
 
 

@@ -1,5 +1,5 @@
 """`lamina.ad_checkpoint`: recomputation instead of storage, from `lamina_autodiff`."""
-from . import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from . import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_autodiff import (Recompute, Saveable, checkpoint, checkpoint_name, checkpoint_policies, print_saved_residuals,
                              remat)
 from lamina_ir.prims import Offload as Offloadable

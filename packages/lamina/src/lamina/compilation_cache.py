@@ -1,4 +1,4 @@
 """`lamina.compilation_cache`: the cache of compiled programs, from `lamina_runtime.compilation_cache`."""
-from . import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from . import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_runtime.compilation_cache import *
 from lamina_runtime.compilation_cache import __all__ as __all__

@@ -2,7 +2,7 @@
 module, which would hide them."""
 import sys
 
-from . import _rooms as _rooms
+from . import _packages as _packages
 from lamina_ir import config
 
 sys.modules[__name__] = config

@@ -1,5 +1,5 @@
 """`lamina.custom_derivatives`: functions with derivatives of their own, from `lamina_autodiff`, and their ops."""
-from . import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from . import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_autodiff import (CustomVJPPrimal, SymbolicZero, closure_convert, custom_gradient, custom_jvp, custom_vjp,
                              custom_vjp_primal_tree_values, linear_call)
 from lamina_ir.prims import custom_jvp_call_p, custom_vjp_call_p

@@ -1,5 +1,5 @@
 """`lamina.custom_transpose`: linear functions that are told their transposes, from `lamina_autodiff`."""
-from . import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from . import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_autodiff import custom_transpose
 
 __all__ = ["custom_transpose"]

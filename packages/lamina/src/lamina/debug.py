@@ -1,5 +1,5 @@
 """`lamina.debug`: looking into running programs, from `lamina_tracing.debug`; pictures, from `lamina_runtime.visualizing`."""
-from . import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from . import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_runtime.visualizing import inspect_array_sharding, visualize_array_sharding, visualize_sharding
 from lamina_tracing.debug import *
 from lamina_tracing.debug import __all__ as _values

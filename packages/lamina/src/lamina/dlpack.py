@@ -1,4 +1,4 @@
 """`lamina.dlpack`: arrays from other libraries and for them, from `lamina_runtime.dlpack`."""
-from . import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from . import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_runtime.dlpack import *
 from lamina_runtime.dlpack import __all__ as __all__

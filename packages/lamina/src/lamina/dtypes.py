@@ -1,5 +1,5 @@
 """`lamina.dtypes`: element types, from `lamina_ir.dtypes`, and the types that values meet in."""
-from . import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from . import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_ir import result_type, scalar_type_of
 from lamina_ir.dtypes import bfloat16, canonicalize_dtype, extended, finfo, float0, iinfo, issubdtype, prng_key
 

@@ -1,5 +1,5 @@
 """`lamina.errors`: what lamina raises on purpose, from `lamina_ir`, and the names older programs catch."""
-from . import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from . import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_ir import (CallbackError, CallbackRuleError, CheckError, ConcretizationError, DTypeError, ExecutionError,
                        KeyReuseError, LaminaError,
                        LeakedTracerError, MissingRuleError, OutOfBoundsError, ProgramError, ShapeError, SimplifiedTraceback,

@@ -1,4 +1,4 @@
 """`lamina.monitoring`: events for programs that watch lamina, from `lamina_ir.monitoring`."""
-from . import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from . import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_ir.monitoring import *
 from lamina_ir.monitoring import __all__ as __all__

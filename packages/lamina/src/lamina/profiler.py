@@ -1,4 +1,4 @@
 """`lamina.profiler`: where the time goes, from `lamina_runtime.profiler`."""
-from . import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from . import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_runtime.profiler import *
 from lamina_runtime.profiler import __all__ as __all__

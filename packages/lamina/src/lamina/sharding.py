@@ -1,5 +1,5 @@
 """`lamina.sharding`: how arrays lie on devices, from `lamina_runtime` and `lamina_parallel`."""
-from . import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from . import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_parallel import Mesh, PartitionSpec
 from lamina_runtime import (GSPMDSharding, NamedSharding, PmapSharding, PositionalSharding, Sharding,
                             SingleDeviceSharding)

@@ -1,4 +1,4 @@
 """`lamina.stages`: a jitted function step by step, from `lamina_runtime.stages`."""
-from . import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from . import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_runtime.stages import *
 from lamina_runtime.stages import __all__ as __all__

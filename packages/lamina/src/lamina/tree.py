@@ -1,5 +1,5 @@
 """`lamina.tree`: the functions of `lamina.tree_util` under short names."""
-from . import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from . import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_ir.trees import tree_all as all
 from lamina_ir.trees import tree_broadcast as broadcast
 from lamina_ir.trees import tree_flatten as flatten

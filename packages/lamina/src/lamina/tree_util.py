@@ -1,4 +1,4 @@
 """`lamina.tree_util`: trees of containers, from `lamina_ir.trees`."""
-from . import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from . import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_ir.trees import *
 from lamina_ir.trees import __all__ as __all__

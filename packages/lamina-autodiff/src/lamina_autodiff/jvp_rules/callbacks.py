@@ -6,7 +6,7 @@ from typing import Any
 from lamina_ir import CallbackRuleError, dtypes, prims
 from lamina_tracing.extend import bind
 
-from ..tables import jvp_rules
+from .._engine.rule_tables import jvp_rules
 
 __all__: list[str] = []
 

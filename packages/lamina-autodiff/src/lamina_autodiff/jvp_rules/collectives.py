@@ -6,11 +6,11 @@ this function. Linear collectives need no rule here.
 from __future__ import annotations
 
 from lamina_ir import dtypes, prims
-from lamina_ir.extend import split_axes
+from lamina_ir.extend import split_axis_names
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, typeof
 
-from ..tables import jvp_rules, zero_jvp
+from .._engine.rule_tables import jvp_rules, def_zero_jvp
 
 __all__: list[str] = []
 
@@ -27,7 +27,7 @@ def _make_minmax_jvp(prim):
     """For m = max or min of x over the members: dm = (sum of dx over the members with x = m) / (their number)."""
     def rule(primals, tangents, *, axes, axis_index_groups):
         params = dict(axes=axes, axis_index_groups=axis_index_groups)
-        positions = split_axes(prim.name, axes)[1]
+        positions = split_axis_names(prim.name, axes)[1]
         outs = bind(prim, *primals, **params)
         douts: list = []
         for x, t, ans in zip(primals, tangents, outs, strict=True):
@@ -89,5 +89,5 @@ def _nearness(x, ans):
 jvp_rules.define(prims.psum_p, psum_jvp)
 jvp_rules.define(prims.pmax_p, _make_minmax_jvp(prims.pmax_p))
 jvp_rules.define(prims.pmin_p, _make_minmax_jvp(prims.pmin_p))
-zero_jvp(prims.axis_index_p)
-jvp_rules.hole(prims.xla_pmap_p, "its rule is defined by lamina_parallel; import that too")
+def_zero_jvp(prims.axis_index_p)
+jvp_rules.declare_missing(prims.xla_pmap_p, "its rule is defined by lamina_parallel; import that too")

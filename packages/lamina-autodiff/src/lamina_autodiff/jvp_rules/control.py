@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from lamina_ir import prims
 
-from ..tables import zero_jvp
+from .._engine.rule_tables import def_zero_jvp
 
 __all__: list[str] = []
 
-zero_jvp(prims.platform_index_p)
+def_zero_jvp(prims.platform_index_p)

@@ -11,14 +11,14 @@ from lamina_ir import ClosedJaxpr, Jaxpr, Var, dce, dtypes, prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, eval_jaxpr, typeof
 
-from ..counting import narrowed
-from ..pullback import forward_of
-from ..checks import outside_of_map
-from ..jvp import instantiate, run_jvp
-from ..programs import jvp_program
-from ..remat import recompute_program, run_program
-from ..rows import Split, nonzero, spread
-from ..tables import jvp_rules
+from .._engine.replicated_cotangents import mean_over_replicas
+from .._engine.custom_vjp_pullback import transpose_backward_rule
+from .._engine.arg_checks import unbound_axes_error
+from .._engine.jvp_trace import instantiate, run_jvp
+from .._engine.jaxpr_derivatives import jvp_program
+from .._checkpoint.checkpoint import recompute_program, call_program
+from .._engine.rule_kinds import LinearizeRule, drop_zeros, expand_by_mask
+from .._engine.rule_tables import jvp_rules
 
 __all__: list[str] = []
 
@@ -38,14 +38,14 @@ def _make_rule(prim: Any, jvp: Any, linearize: Any = None) -> Any:
     """Return a rule that just calls the function if no operand has a tangent, and `jvp` or `linearize` otherwise."""
     def skip_if_constant(rule: Any) -> Any:
         def wrapped(*args: Any, call_jaxpr: Any, **params: Any) -> Any:
-            if nonzero(args[-1]):
+            if drop_zeros(args[-1]):
                 return rule(*args, call_jaxpr=call_jaxpr, **params)
-            outs = run_program(prim, call_jaxpr, args[-2], **params)
+            outs = call_program(prim, call_jaxpr, args[-2], **params)
             return outs, [None] * len(outs)
 
         return wrapped
 
-    return skip_if_constant(jvp) if linearize is None else Split(skip_if_constant(jvp), skip_if_constant(linearize))
+    return skip_if_constant(jvp) if linearize is None else LinearizeRule(skip_if_constant(jvp), skip_if_constant(linearize))
 
 
 # --- custom_jvp_call ----------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def custom_jvp_call_jvp(primals: Any, tangents: Any, *, call_jaxpr: Any, jvp: An
     _check_constant_consts(prims.custom_jvp_call_p, name, tangents, num_consts)
     given = [instantiate(t, p) for p, t in zip(primals[num_consts:], tangents[num_consts:]) if _inexact(typeof(p))]
     outs = eval_jaxpr(jvp.program(), [*primals, *given])
-    return outs[:len(avals)], spread(outs[len(avals):], map(_inexact, avals))
+    return outs[:len(avals)], expand_by_mask(outs[len(avals):], map(_inexact, avals))
 
 
 # --- custom_vjp_call ----------------------------------------------------------------------------------------------
@@ -73,11 +73,12 @@ def _forward_pass(primals: Any, tangents: Any, params: dict[str, Any]) -> Any:
 
 def custom_vjp_call_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     outs, residuals, bwd = _forward_pass(primals, tangents, params)
-    error = outside_of_map(bwd.jaxpr.axis_names, params["name"])
+    error = unbound_axes_error(bwd.jaxpr.axis_names, params["name"])
     if error is not None:
         raise error
-    program = forward_of(bwd, len(residuals), params["name"])
-    return outs, spread(eval_jaxpr(program, [*residuals, *nonzero(tangents)]), map(_inexact, params["call_jaxpr"].out_avals))
+    program = transpose_backward_rule(bwd, len(residuals), params["name"])
+    return outs, expand_by_mask(eval_jaxpr(program, [*residuals, *drop_zeros(tangents)]),
+                                map(_inexact, params["call_jaxpr"].out_avals))
 
 
 def custom_vjp_call_linearize(trace: Any, primals: Any, tangents: Any, **params: Any) -> Any:
@@ -85,14 +86,14 @@ def custom_vjp_call_linearize(trace: Any, primals: Any, tangents: Any, **params:
     n, name = len(residuals), params["name"]
     # Record a call whose transpose is the backward rule itself. Its forward meaning, the transposed backward rule, is
     # derived only if forward mode evaluates it. So for reverse mode the rule need not be linear.
-    rule = prims.Rule(name, lambda: forward_of(bwd, n, name))
-    error = outside_of_map(bwd.jaxpr.axis_names, name)
+    rule = prims.Rule(name, lambda: transpose_backward_rule(bwd, n, name))
+    error = unbound_axes_error(bwd.jaxpr.axis_names, name)
     if error is not None:
         raise error
-    found = bind(prims.transposed_call_p, *residuals, *nonzero(tangents), forward=rule, num_held=n, transpose_jaxpr=bwd)
+    found = bind(prims.transposed_call_p, *residuals, *drop_zeros(tangents), forward=rule, num_held=n, transpose_jaxpr=bwd)
     if trace.linear.count_once:
-        found = [narrowed(t, typeof(o).over) for t, o in zip(found, [o for o in outs if _inexact(typeof(o))])]
-    return outs, spread(found, map(_inexact, params["call_jaxpr"].out_avals))
+        found = [mean_over_replicas(t, typeof(o).varying_axes) for t, o in zip(found, [o for o in outs if _inexact(typeof(o))])]
+    return outs, expand_by_mask(found, map(_inexact, params["call_jaxpr"].out_avals))
 
 
 # --- transposed_call ----------------------------------------------------------------------------------------------
@@ -110,9 +111,9 @@ def _transposed_call(primals: Any, tangents: Any, linear: Any, *, forward: Any, 
 # --- remat --------------------------------------------------------------------------------------------------------
 def remat_jvp(primals: Any, tangents: Any, *, call_jaxpr: Any, **params: Any) -> Any:
     push = jvp_program(call_jaxpr, tuple(t is not None for t in tangents))
-    outs = run_program(prims.remat_p, push.program, [*primals, *nonzero(tangents)], **params)
+    outs = call_program(prims.remat_p, push.program, [*primals, *drop_zeros(tangents)], **params)
     n = len(push.active_out)
-    return outs[:n], spread(outs[n:], push.active_out)
+    return outs[:n], expand_by_mask(outs[n:], push.active_out)
 
 
 def remat_linearize(trace: Any, primals: Any, tangents: Any, *, call_jaxpr: Any, policy: Any, **params: Any) -> Any:
@@ -120,19 +121,19 @@ def remat_linearize(trace: Any, primals: Any, tangents: Any, *, call_jaxpr: Any,
     params["policy"] = policy
     what = f"the checkpointed function `{params['name']}`"
     parts = recompute_program(call_jaxpr, tuple(t is not None for t in tangents), what, policy)
-    outs = run_program(prims.remat_p, parts.known, primals, **params)
+    outs = call_program(prims.remat_p, parts.known, primals, **params)
     n = len(parts.active_out)
     # Record one call on the saved values, operands and tangents that it reads. It repeats part of the first call, so
     # `differentiated` makes the lowering prevent the compiler from merging the two.
-    given = [*outs[n:], *primals, *nonzero(tangents)]
+    given = [*outs[n:], *primals, *drop_zeros(tangents)]
     params["differentiated"] = True
     pushed = (bind(prims.remat_p, *[x for x, on in zip(given, parts.used) if on], call_jaxpr=parts.linear, **params)
               if any(parts.active_out) else ())
-    return outs[:n], spread(pushed, parts.active_out)
+    return outs[:n], expand_by_mask(pushed, parts.active_out)
 
 
 # --- custom_vmap_call: the batching rule of the derivative is the derivative of the batching rule -------------------
-def _repeat(x: Any, size: int) -> Any:
+def _repeat_over_batch(x: Any, size: int) -> Any:
     """Broadcast `x` along a new batch axis at the front."""
     shape = typeof(x).shape
     return lax.broadcast_in_dim(x, (size, *shape), tuple(range(1, len(shape) + 1)))
@@ -147,11 +148,14 @@ def _jvp_of_rule(rule: Any, on: Sequence[bool], active_out: Sequence[bool], valu
         n = len(on)
         primals, flags = list(args[:n]), list(batched[:n])
         tangents: list[Any] = []
-        for i, pair in enumerate(spread(zip(args[n:], batched[n:]), on)):
+        for i, pair in enumerate(expand_by_mask(zip(args[n:], batched[n:]), on)):
             t, t_batched = pair or (None, flags[i])
             # The rule takes one flag per operand, so a primal and its tangent are both batched, or both unbatched.
             if flags[i] != t_batched:
-                primals[i], t = (primals[i], _repeat(t, size)) if flags[i] else (_repeat(primals[i], size), t)
+                if flags[i]:
+                    t = _repeat_over_batch(t, size)
+                else:
+                    primals[i] = _repeat_over_batch(primals[i], size)
                 flags[i] = True
             tangents.append(t)
         out_batched: list[bool] = []
@@ -172,10 +176,10 @@ def custom_vmap_call_jvp(primals: Any, tangents: Any, *, call_jaxpr: Any, name: 
     _check_constant_consts(prims.custom_vmap_call_p, name, tangents, num_consts)
     on = tuple(t is not None for t in tangents)
     push = jvp_program(call_jaxpr, on)
-    outs = run_program(prims.custom_vmap_call_p, push.program, [*primals, *nonzero(tangents)], name=name, num_consts=num_consts,
-                       rule=_jvp_of_rule(rule, on[num_consts:], push.active_out, True))
+    outs = call_program(prims.custom_vmap_call_p, push.program, [*primals, *drop_zeros(tangents)], name=name,
+                        num_consts=num_consts, rule=_jvp_of_rule(rule, on[num_consts:], push.active_out, True))
     n = len(push.active_out)
-    return outs[:n], spread(outs[n:], push.active_out)
+    return outs[:n], expand_by_mask(outs[n:], push.active_out)
 
 
 def custom_vmap_call_linearize(trace: Any, primals: Any, tangents: Any, *, call_jaxpr: Any, name: str, num_consts: int,
@@ -185,12 +189,13 @@ def custom_vmap_call_linearize(trace: Any, primals: Any, tangents: Any, *, call_
     # The linear part recomputes its residuals. Its batching rule is the derivative of the user's rule, which works on
     # the operands; residuals of the unbatched program would be useless to it.
     parts = recompute_program(call_jaxpr, on, f"the function `{name}` with a batching rule")
-    outs = run_program(prims.custom_vmap_call_p, call_jaxpr, primals, name=name, num_consts=num_consts, rule=rule)
+    outs = call_program(prims.custom_vmap_call_p, call_jaxpr, primals, name=name, num_consts=num_consts, rule=rule)
     if not any(parts.active_out):
         return outs, [None] * len(outs)
-    pushed = bind(prims.custom_vmap_call_p, *primals, *nonzero(tangents), call_jaxpr=_with_all_operands(parts, call_jaxpr, on),
-                  name=name, num_consts=num_consts, rule=_jvp_of_rule(rule, on[num_consts:], parts.active_out, False))
-    return outs, spread(pushed, parts.active_out)
+    pushed = bind(prims.custom_vmap_call_p, *primals, *drop_zeros(tangents),
+                  call_jaxpr=_with_all_operands(parts, call_jaxpr, on), name=name, num_consts=num_consts,
+                  rule=_jvp_of_rule(rule, on[num_consts:], parts.active_out, False))
+    return outs, expand_by_mask(pushed, parts.active_out)
 
 
 def _with_all_operands(parts: Any, call_jaxpr: Any, on: Sequence[bool]) -> Any:
@@ -198,7 +203,7 @@ def _with_all_operands(parts: Any, call_jaxpr: Any, on: Sequence[bool]) -> Any:
     def make() -> Any:
         jaxpr = parts.linear.jaxpr
         rest = iter(jaxpr.invars)
-        avals = [*call_jaxpr.in_avals, *[a.strong() for a, o in zip(call_jaxpr.in_avals, on) if o]]
+        avals = [*call_jaxpr.in_avals, *[a.strip_weak_type() for a, o in zip(call_jaxpr.in_avals, on) if o]]
         invars = [next(rest) if u else Var(a) for a, u in zip(avals, parts.used)]
         return ClosedJaxpr(Jaxpr(jaxpr.constvars, invars, jaxpr.eqns, jaxpr.outvars, jaxpr.axis_names, jaxpr.effectful),
                            parts.linear.consts)
@@ -208,15 +213,15 @@ def _with_all_operands(parts: Any, call_jaxpr: Any, on: Sequence[bool]) -> Any:
 
 def optimization_barrier_jvp(primals: Any, tangents: Any) -> Any:
     outs = bind(prims.optimization_barrier_p, *primals)
-    given = nonzero(tangents)
-    return outs, spread(bind(prims.optimization_barrier_p, *given) if given else (), [t is not None for t in tangents])
+    given = drop_zeros(tangents)
+    return outs, expand_by_mask(bind(prims.optimization_barrier_p, *given) if given else (), [t is not None for t in tangents])
 
 
 jvp_rules.define(prims.custom_jvp_call_p, _make_rule(prims.custom_jvp_call_p, custom_jvp_call_jvp))
 jvp_rules.define(prims.custom_vjp_call_p, _make_rule(prims.custom_vjp_call_p, custom_vjp_call_jvp, custom_vjp_call_linearize))
 jvp_rules.define(prims.custom_vmap_call_p, _make_rule(prims.custom_vmap_call_p, custom_vmap_call_jvp,
                                                       custom_vmap_call_linearize))
-jvp_rules.define(prims.transposed_call_p, Split(
+jvp_rules.define(prims.transposed_call_p, LinearizeRule(
     lambda primals, tangents, **params: _transposed_call(primals, tangents, None, **params),
     lambda trace, primals, tangents, **params: _transposed_call(primals, tangents, trace.linear, **params)))
 jvp_rules.define(prims.remat_p, _make_rule(prims.remat_p, remat_jvp, remat_linearize))

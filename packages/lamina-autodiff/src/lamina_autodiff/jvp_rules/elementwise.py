@@ -14,7 +14,7 @@ from lamina_ir import MissingRuleError, dtypes, prims
 from lamina_tracing import jit, lax
 from lamina_tracing.extend import bind, one_like, scalar, typeof
 
-from ..tables import hole, jvp_rules, slope, zero_jvp
+from .._engine.rule_tables import declare_missing, jvp_rules, def_elementwise_jvp, def_zero_jvp
 
 __all__: list[str] = []
 
@@ -24,9 +24,9 @@ for _prim in (prims.floor_p, prims.ceil_p, prims.round_p, prims.is_finite_p, pri
               prims.not_p, prims.and_p, prims.or_p, prims.xor_p, prims.population_count_p, prims.clz_p,
               prims.shift_left_p, prims.shift_right_logical_p, prims.shift_right_arithmetic_p,
               prims.bitcast_convert_type_p, prims.eq_p, prims.ne_p, prims.lt_p, prims.le_p, prims.gt_p, prims.ge_p):
-    zero_jvp(_prim)
+    def_zero_jvp(_prim)
 
-hole(prims.nextafter_p, "it steps from one float to the next, which is no smooth function")
+declare_missing(prims.nextafter_p, "it steps from one float to the next, which is no smooth function")
 
 
 def _scalar_of(x: Any, value: float) -> Any:
@@ -99,32 +99,32 @@ def _bessel_i1e_derivative(x: Any, ans: Any) -> Any:
     return lax.select(is_small, direct, lax.mul(i0e, lax.sub(gap, lax.div(lax.sub(1.0, gap), size))))
 
 
-slope(prims.sin_p, lambda x, ans: lax.cos(x))
-slope(prims.cos_p, lambda x, ans: lax.neg(lax.sin(x)))
-slope(prims.tan_p, lambda x, ans: lax.add(1.0, lax.square(ans)))
-slope(prims.asin_p, lambda x, ans: lax.rsqrt(lax.sub(1.0, lax.square(x))))
-slope(prims.acos_p, lambda x, ans: lax.neg(lax.rsqrt(lax.sub(1.0, lax.square(x)))))
-slope(prims.sinh_p, lambda x, ans: lax.cosh(x))
-slope(prims.cosh_p, lambda x, ans: lax.sinh(x))
-slope(prims.tanh_p, lambda x, ans: lax.sub(1.0, lax.square(ans)))
-slope(prims.asinh_p, lambda x, ans: lax.rsqrt(lax.add(lax.square(x), 1.0)))
-slope(prims.acosh_p, lambda x, ans: lax.mul(lax.rsqrt(lax.sub(x, 1.0)), lax.rsqrt(lax.add(x, 1.0))))
-slope(prims.exp_p, lambda x, ans: ans)
-slope(prims.exp2_p, lambda x, ans: lax.mul(math.log(2.0), ans))
-slope(prims.expm1_p, lambda x, ans: lax.add(ans, 1.0))
-slope(prims.rsqrt_p, lambda x, ans: lax.mul(-0.5, lax.div(ans, x)))
-slope(prims.cbrt_p, lambda x, ans: lax.mul(1 / 3, lax.integer_pow(ans, -2)))
-slope(prims.logistic_p, lambda x, ans: lax.mul(ans, lax.sub(1.0, ans)))
-slope(prims.square_p, lambda x, ans: lax.add(x, x))
-slope(prims.integer_pow_p, _integer_pow_derivative)
-slope(prims.erf_p, lambda x, ans: lax.mul(2 / math.sqrt(math.pi), lax.exp(lax.neg(lax.square(x)))))
-slope(prims.erfc_p, lambda x, ans: lax.mul(-2 / math.sqrt(math.pi), lax.exp(lax.neg(lax.square(x)))))
-slope(prims.erf_inv_p, lambda x, ans: lax.mul(math.sqrt(math.pi) / 2, lax.exp(lax.square(ans))))
-slope(prims.lgamma_p, lambda x, ans: lax.digamma(x))
+def_elementwise_jvp(prims.sin_p, lambda x, ans: lax.cos(x))
+def_elementwise_jvp(prims.cos_p, lambda x, ans: lax.neg(lax.sin(x)))
+def_elementwise_jvp(prims.tan_p, lambda x, ans: lax.add(1.0, lax.square(ans)))
+def_elementwise_jvp(prims.asin_p, lambda x, ans: lax.rsqrt(lax.sub(1.0, lax.square(x))))
+def_elementwise_jvp(prims.acos_p, lambda x, ans: lax.neg(lax.rsqrt(lax.sub(1.0, lax.square(x)))))
+def_elementwise_jvp(prims.sinh_p, lambda x, ans: lax.cosh(x))
+def_elementwise_jvp(prims.cosh_p, lambda x, ans: lax.sinh(x))
+def_elementwise_jvp(prims.tanh_p, lambda x, ans: lax.sub(1.0, lax.square(ans)))
+def_elementwise_jvp(prims.asinh_p, lambda x, ans: lax.rsqrt(lax.add(lax.square(x), 1.0)))
+def_elementwise_jvp(prims.acosh_p, lambda x, ans: lax.mul(lax.rsqrt(lax.sub(x, 1.0)), lax.rsqrt(lax.add(x, 1.0))))
+def_elementwise_jvp(prims.exp_p, lambda x, ans: ans)
+def_elementwise_jvp(prims.exp2_p, lambda x, ans: lax.mul(math.log(2.0), ans))
+def_elementwise_jvp(prims.expm1_p, lambda x, ans: lax.add(ans, 1.0))
+def_elementwise_jvp(prims.rsqrt_p, lambda x, ans: lax.mul(-0.5, lax.div(ans, x)))
+def_elementwise_jvp(prims.cbrt_p, lambda x, ans: lax.mul(1 / 3, lax.integer_pow(ans, -2)))
+def_elementwise_jvp(prims.logistic_p, lambda x, ans: lax.mul(ans, lax.sub(1.0, ans)))
+def_elementwise_jvp(prims.square_p, lambda x, ans: lax.add(x, x))
+def_elementwise_jvp(prims.integer_pow_p, _integer_pow_derivative)
+def_elementwise_jvp(prims.erf_p, lambda x, ans: lax.mul(2 / math.sqrt(math.pi), lax.exp(lax.neg(lax.square(x)))))
+def_elementwise_jvp(prims.erfc_p, lambda x, ans: lax.mul(-2 / math.sqrt(math.pi), lax.exp(lax.neg(lax.square(x)))))
+def_elementwise_jvp(prims.erf_inv_p, lambda x, ans: lax.mul(math.sqrt(math.pi) / 2, lax.exp(lax.square(ans))))
+def_elementwise_jvp(prims.lgamma_p, lambda x, ans: lax.digamma(x))
 # About fifty primitives each: jit makes them one program, on concrete values too.
-slope(prims.bessel_i0e_p, jit(_bessel_i0e_derivative, inline=True))
-slope(prims.bessel_i1e_p, jit(_bessel_i1e_derivative, inline=True))
-slope(prims.digamma_p, lambda x, ans: lax.polygamma(1.0, x))
+def_elementwise_jvp(prims.bessel_i0e_p, jit(_bessel_i0e_derivative, inline=True))
+def_elementwise_jvp(prims.bessel_i1e_p, jit(_bessel_i1e_derivative, inline=True))
+def_elementwise_jvp(prims.digamma_p, lambda x, ans: lax.polygamma(1.0, x))
 
 # --- one operand: tangent / divisor, one equation less than tangent * (1 / divisor) ---------------------------------
 
@@ -176,12 +176,12 @@ def _over_squares(a: Any, x: Any, y: Any) -> Any:
     return lax.div(a, lax.add(lax.square(x), lax.square(y)))
 
 
-slope(prims.pow_p, _pow_by_base, _pow_by_exponent)
-slope(prims.max_p, _minmax_derivative, lambda x, y, ans: _minmax_derivative(y, x, ans))
-slope(prims.min_p, _minmax_derivative, lambda x, y, ans: _minmax_derivative(y, x, ans))
-slope(prims.atan2_p, lambda x, y, ans: _over_squares(y, x, y), lambda x, y, ans: lax.neg(_over_squares(x, x, y)))
-slope(prims.polygamma_p, _undefined("polygamma", "m"), lambda m, x, ans: lax.polygamma(lax.add(m, 1.0), x))
-slope(prims.zeta_p, _undefined("zeta", "x"), lambda x, q, ans: lax.mul(lax.neg(x), lax.zeta(lax.add(x, 1.0), q)))
+def_elementwise_jvp(prims.pow_p, _pow_by_base, _pow_by_exponent)
+def_elementwise_jvp(prims.max_p, _minmax_derivative, lambda x, y, ans: _minmax_derivative(y, x, ans))
+def_elementwise_jvp(prims.min_p, _minmax_derivative, lambda x, y, ans: _minmax_derivative(y, x, ans))
+def_elementwise_jvp(prims.atan2_p, lambda x, y, ans: _over_squares(y, x, y), lambda x, y, ans: lax.neg(_over_squares(x, x, y)))
+def_elementwise_jvp(prims.polygamma_p, _undefined("polygamma", "m"), lambda m, x, ans: lax.polygamma(lax.add(m, 1.0), x))
+def_elementwise_jvp(prims.zeta_p, _undefined("zeta", "x"), lambda x, q, ans: lax.mul(lax.neg(x), lax.zeta(lax.add(x, 1.0), q)))
 
 # --- function rules ------------------------------------------------------------------------------------------------
 

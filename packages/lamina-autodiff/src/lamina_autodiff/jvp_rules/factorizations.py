@@ -16,17 +16,18 @@ from lamina_ir import dtypes, prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, typeof
 
-from ..tables import hole, jvp_rules, zero_jvp
-from ._stacks import (adjoint, columns, diagonal, eye, gaps, hermitian_of, imaginary, matmul, on_diagonal, permute_rows,
-                      real_part, rows, solve, tril, triu, turned, vector_to)
+from .._engine.rule_tables import declare_missing, jvp_rules, def_zero_jvp
+from ._batched_matrix import (adjoint, slice_columns, diagonal, eye, reciprocal_gaps, hermitian_from_triangle,
+                              imag_part, matmul, diagonal_matrix, permute_rows, real_part, slice_rows, lu_solve, tril,
+                              triu, matrix_transpose, broadcast_vector)
 
 __all__: list[str] = []
 
-zero_jvp(prims.lu_pivots_to_permutation_p)
-hole(prims.geqrf_p, "its packed form has no rule; use lax.linalg.qr")
-hole(prims.hessenberg_p, "the reduction is no smooth invariant of the matrix; use lax.linalg.eig")
-hole(prims.tridiagonal_p, "the reduction is no smooth invariant of the matrix; use lax.linalg.eigh")
-hole(prims.schur_p, "the Schur form has no rule; use lax.linalg.eig or eigh")
+def_zero_jvp(prims.lu_pivots_to_permutation_p)
+declare_missing(prims.geqrf_p, "its packed form has no rule; use lax.linalg.qr")
+declare_missing(prims.hessenberg_p, "the reduction is no smooth invariant of the matrix; use lax.linalg.eig")
+declare_missing(prims.tridiagonal_p, "the reduction is no smooth invariant of the matrix; use lax.linalg.eigh")
+declare_missing(prims.schur_p, "the Schur form has no rule; use lax.linalg.eig or eigh")
 
 
 def _triangular(a, b, left, lower, adjoint_a=False, unit=False):
@@ -42,9 +43,9 @@ def cholesky_jvp(primals, tangents):
     l = bind(prims.cholesky_p, x)
     # A = L L^H gives L^-1 dA L^-H = L^-1 dL + (L^-1 dL)^H: a lower triangle plus its adjoint. phi recovers the
     # triangle; both summands contribute half of the diagonal.
-    inner = _triangular(l, hermitian_of(t, True), left=False, lower=True, adjoint_a=True)
+    inner = _triangular(l, hermitian_from_triangle(t, True), left=False, lower=True, adjoint_a=True)
     inner = _triangular(l, inner, left=True, lower=True)
-    half = lax.mul(on_diagonal(diagonal(inner)), scalar(0.5, typeof(l).dtype))
+    half = lax.mul(diagonal_matrix(diagonal(inner)), scalar(0.5, typeof(l).dtype))
     return l, matmul(l, lax.sub(tril(inner), half))
 
 
@@ -60,18 +61,18 @@ def lu_jvp(primals, tangents):
     t = permute_rows(t, order)
     # P dA = dL U + L dU gives X = L^-1 dL + dU U^-1, a strictly lower plus an upper triangle. `out` packs L and U in
     # one matrix; the triangular solves read only their own triangle of `square`.
-    square = columns(rows(out, 0, k), 0, k)
-    inner = _triangular(square, columns(rows(t, 0, k), 0, k), left=True, lower=True, unit=True)
+    square = slice_columns(slice_rows(out, 0, k), 0, k)
+    inner = _triangular(square, slice_columns(slice_rows(t, 0, k), 0, k), left=True, lower=True, unit=True)
     inner = _triangular(square, inner, left=False, lower=False)
     one = eye(typeof(square).shape, typeof(out).dtype)
     l1, u1 = lax.add(tril(square, -1), one), triu(square)
     dl1, du1 = matmul(l1, tril(inner, -1)), matmul(triu(inner), u1)
     packed = lax.add(dl1, du1)
     if m > k:  # dA2 = dL2 U1 + L2 dU1
-        right = lax.sub(rows(t, k, m), matmul(rows(out, k, m), du1))
+        right = lax.sub(slice_rows(t, k, m), matmul(slice_rows(out, k, m), du1))
         packed = _stack(packed, _triangular(square, right, left=False, lower=False), -2)
     elif n > k:  # dA2 = dL1 U2 + L1 dU2
-        right = lax.sub(columns(t, k, n), matmul(dl1, columns(out, k, n)))
+        right = lax.sub(slice_columns(t, k, n), matmul(dl1, slice_columns(out, k, n)))
         packed = _stack(packed, _triangular(square, right, left=True, lower=True, unit=True), -1)
     return [out, pivots, order], [packed, None, None]
 
@@ -92,21 +93,21 @@ def qr_jvp(primals, tangents, *, full_matrices, pivoting):
     m, n = typeof(x).shape[-2:]
     k = min(m, n)
     if pivoting:
-        t = turned(permute_rows(turned(t), outs[2]))
-    q1, r1 = columns(q, 0, k), rows(r, 0, k)
-    moved = _triangular(columns(r1, 0, k), columns(t, 0, k), left=False, lower=False)  # dA R^-1
+        t = matrix_transpose(permute_rows(matrix_transpose(t), outs[2]))
+    q1, r1 = slice_columns(q, 0, k), slice_rows(r, 0, k)
+    moved = _triangular(slice_columns(r1, 0, k), slice_columns(t, 0, k), left=False, lower=False)  # dA R^-1
     # dQ has the component Q Omega in the range of Q, and `moved` minus its projection Q C outside.
     c = matmul(adjoint(q1), moved)
     below = tril(c, -1)
     omega = lax.sub(below, adjoint(below))
     if dtypes.is_complex(typeof(x).dtype):
-        omega = lax.add(omega, on_diagonal(imaginary(diagonal(c))))
+        omega = lax.add(omega, diagonal_matrix(imag_part(diagonal(c))))
     dq = lax.sub(moved, matmul(q1, lax.sub(c, omega)))
     dr = triu(lax.sub(matmul(adjoint(q1), t), matmul(omega, r1)))
     if typeof(q).shape[-1] > k:
-        q2 = columns(q, k, m)  # full_matrices: dQ2 = -Q1 dQ1^H Q2 keeps the columns of Q2 orthogonal to Q1
+        q2 = slice_columns(q, k, m)  # full_matrices: dQ2 = -Q1 dQ1^H Q2 keeps the columns of Q2 orthogonal to Q1
         dq = _stack(dq, lax.neg(matmul(q1, matmul(adjoint(dq), q2))), -1)
-        dr = _stack(dr, lax.full_like(rows(r, k, m), 0), -2)
+        dr = _stack(dr, lax.full_like(slice_rows(r, k, m), 0), -2)
     return list(outs), [dq, dr] + [None] * pivoting
 
 
@@ -114,8 +115,8 @@ def eigh_jvp(primals, tangents, *, lower):
     """dV = V (F * V^H dA V), dw = diag(V^H dA V), where F[i, j] = 1 / (w[j] - w[i]) (Giles 3.1)."""
     (x,), (t,) = primals, tangents
     v, w = bind(prims.eigh_p, x, lower=lower)
-    inner = matmul(adjoint(v), matmul(hermitian_of(t, lower), v))
-    f = lax.convert_element_type(gaps(w), typeof(v).dtype)
+    inner = matmul(adjoint(v), matmul(hermitian_from_triangle(t, lower), v))
+    f = lax.convert_element_type(reciprocal_gaps(w), typeof(v).dtype)
     dw = diagonal(inner)
     return [v, w], [matmul(v, lax.mul(inner, f)), lax.real(dw) if dtypes.is_complex(typeof(v).dtype) else dw]
 
@@ -127,8 +128,8 @@ def _eigenvectors_jvp(t, w, v):
     multiple is chosen so that each column keeps length 1 and its largest entry stays real.
     """
     factors, _, order = bind(prims.lu_p, v)
-    inner = solve(factors, order, matmul(t, v))
-    dv = matmul(v, lax.mul(inner, gaps(w)))
+    inner = lu_solve(factors, order, matmul(t, v))
+    dv = matmul(v, lax.mul(inner, reciprocal_gaps(w)))
     shape = typeof(v).shape
     if 0 in shape:
         return w, v
@@ -140,8 +141,8 @@ def _eigenvectors_jvp(t, w, v):
     top, dtop = (lax.reduce_sum(lax.select(largest, y, zero), (axis,)) for y in (v, dv))
     # Subtract the component of dv that changes the length (real), and the rotation of the largest entry (imaginary).
     growth = real_part(lax.reduce_sum(lax.mul(dv, lax.conj(v)), (axis,)))
-    rotation = imaginary(lax.div(dtop, top))
-    return diagonal(inner), lax.sub(dv, lax.mul(vector_to(lax.add(growth, rotation), shape, -1), v))
+    rotation = imag_part(lax.div(dtop, top))
+    return diagonal(inner), lax.sub(dv, lax.mul(broadcast_vector(lax.add(growth, rotation), shape, -1), v))
 
 
 def eig_jvp(primals, tangents, *, compute_left_eigenvectors, compute_right_eigenvectors):
@@ -173,31 +174,31 @@ def svd_jvp(primals, tangents, *, compute_uv, full_matrices):
     m, n = typeof(x).shape[-2:]
     k = min(m, n)
     dtype = typeof(u).dtype
-    u1, v1 = columns(u, 0, k), adjoint(rows(vh, 0, k))
+    u1, v1 = slice_columns(u, 0, k), adjoint(slice_rows(vh, 0, k))
     p = matmul(adjoint(u1), matmul(t, v1))
     ds = diagonal(p)
     ds = lax.real(ds) if dtypes.is_complex(dtype) else ds
     if not compute_uv:
         return [s], [ds]
-    f = lax.convert_element_type(gaps(lax.mul(s, s)), dtype)
+    f = lax.convert_element_type(reciprocal_gaps(lax.mul(s, s)), dtype)
     wide = lax.convert_element_type(s, dtype)
     shape = typeof(p).shape
     # p * across = P S, p * down = S P. For equal singular values the vectors are not differentiable: F is infinite
     # there.
-    across, down = vector_to(wide, shape, -1), vector_to(wide, shape, -2)
+    across, down = broadcast_vector(wide, shape, -1), broadcast_vector(wide, shape, -2)
     ph = adjoint(p)
     omega_u = lax.mul(lax.add(lax.mul(p, across), lax.mul(ph, down)), f)
     omega_v = lax.mul(lax.add(lax.mul(p, down), lax.mul(ph, across)), f)
     if dtypes.is_complex(dtype):
-        half = on_diagonal(lax.mul(imaginary(diagonal(p)), lax.div(scalar(0.5, dtype), wide)))
+        half = diagonal_matrix(lax.mul(imag_part(diagonal(p)), lax.div(scalar(0.5, dtype), wide)))
         omega_u, omega_v = lax.add(omega_u, half), lax.sub(omega_v, half)
     du, dv = matmul(u1, omega_u), matmul(v1, omega_v)
     inverse = lax.div(scalar(1, dtype), wide)
     if m > k:
-        du = lax.add(du, _project_out(u1, lax.mul(matmul(t, v1), vector_to(inverse, typeof(u1).shape, -1))))
+        du = lax.add(du, _project_out(u1, lax.mul(matmul(t, v1), broadcast_vector(inverse, typeof(u1).shape, -1))))
         du = _extend_basis(du, u1, u, k)
     if n > k:
-        dv = lax.add(dv, _project_out(v1, lax.mul(matmul(adjoint(t), u1), vector_to(inverse, typeof(v1).shape, -1))))
+        dv = lax.add(dv, _project_out(v1, lax.mul(matmul(adjoint(t), u1), broadcast_vector(inverse, typeof(v1).shape, -1))))
         dv = _extend_basis(dv, v1, adjoint(vh), k)
     return [s, u, vh], [ds, du, adjoint(dv)]
 
@@ -210,7 +211,7 @@ def _project_out(u, x):
 def _extend_basis(du, u1, u, k):
     """Append the tangents of the columns that complete the basis: dU2 = -U1 dU1^H U2 keeps them orthogonal to U1."""
     n = typeof(u).shape[-1]
-    return du if n == k else _stack(du, lax.neg(matmul(u1, matmul(adjoint(du), columns(u, k, n)))), -1)
+    return du if n == k else _stack(du, lax.neg(matmul(u1, matmul(adjoint(du), slice_columns(u, k, n)))), -1)
 
 
 def triangular_solve_jvp(primals, tangents, *, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
@@ -223,7 +224,7 @@ def triangular_solve_jvp(primals, tangents, *, left_side, lower, transpose_a, co
     if da is not None:
         da = tril(da, -1 if unit_diagonal else 0) if lower else triu(da, 1 if unit_diagonal else 0)
         da = lax.conj(da) if conjugate_a and dtypes.is_complex(typeof(da).dtype) else da
-        da = turned(da) if transpose_a else da
+        da = matrix_transpose(da) if transpose_a else da
         change = lax.neg(matmul(da, x) if left_side else matmul(x, da))
         right = change if db is None else lax.add(db, change)
     return x, None if right is None else bind(prims.triangular_solve_p, a, right, **params)
@@ -245,7 +246,7 @@ def tridiagonal_solve_jvp(primals, tangents):
     right = tangents[3]
     for t, moved in zip(tangents, (_shifted(x, 1), x, _shifted(x, -1))):
         if t is not None:
-            term = lax.neg(lax.mul(vector_to(t, shape, -2), moved))
+            term = lax.neg(lax.mul(broadcast_vector(t, shape, -2), moved))
             right = term if right is None else lax.add(right, term)
     return x, None if right is None else bind(prims.tridiagonal_solve_p, dl, d, du, right)
 
@@ -259,25 +260,25 @@ def householder_product_jvp(primals, tangents):
     (a, taus), (da, dtaus) = primals, tangents
     q = bind(prims.householder_product_p, a, taus)
     k, n = typeof(taus).shape[-1], typeof(a).shape[-1]
-    v = tril(columns(a, 0, k), -1)
+    v = tril(slice_columns(a, 0, k), -1)
     v = lax.add(v, eye(typeof(v).shape, typeof(a).dtype))
     vh = adjoint(v)
     s = triu(matmul(vh, v), 1)
     shape = typeof(s).shape
-    m = lax.mul(vector_to(taus, shape, -2), s)  # D S; the solver assumes the unit diagonal of 1 + D S
-    t = _triangular(m, on_diagonal(taus), left=True, lower=False, unit=True)
-    w = columns(vh, 0, n)
+    m = lax.mul(broadcast_vector(taus, shape, -2), s)  # D S; the solver assumes the unit diagonal of 1 + D S
+    t = _triangular(m, diagonal_matrix(taus), left=True, lower=False, unit=True)
+    w = slice_columns(vh, 0, n)
     change = None
     inner = None
     if dtaus is not None:  # dD (1 - S T)
-        inner = lax.mul(vector_to(dtaus, shape, -2), lax.sub(eye(shape, typeof(a).dtype), matmul(s, t)))
+        inner = lax.mul(broadcast_vector(dtaus, shape, -2), lax.sub(eye(shape, typeof(a).dtype), matmul(s, t)))
     if da is not None:
-        dv = tril(columns(da, 0, k), -1)
+        dv = tril(slice_columns(da, 0, k), -1)
         dvh = adjoint(dv)
         ds = triu(lax.add(matmul(dvh, v), matmul(vh, dv)), 1)
-        term = lax.neg(lax.mul(vector_to(taus, shape, -2), matmul(ds, t)))
+        term = lax.neg(lax.mul(broadcast_vector(taus, shape, -2), matmul(ds, t)))
         inner = term if inner is None else lax.add(inner, term)
-        change = lax.add(matmul(dv, matmul(t, w)), matmul(v, matmul(t, columns(dvh, 0, n))))
+        change = lax.add(matmul(dv, matmul(t, w)), matmul(v, matmul(t, slice_columns(dvh, 0, n))))
     dt = _triangular(m, inner, left=True, lower=False, unit=True)
     term = matmul(v, matmul(dt, w))
     return q, lax.neg(term if change is None else lax.add(change, term))

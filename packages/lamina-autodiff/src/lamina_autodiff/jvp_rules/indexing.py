@@ -14,7 +14,7 @@ from lamina_ir.prims import GatherDimensionNumbers, GatherScatterMode
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, typeof
 
-from ..tables import jvp_rules
+from .._engine.rule_tables import jvp_rules
 
 __all__: list[str] = []
 

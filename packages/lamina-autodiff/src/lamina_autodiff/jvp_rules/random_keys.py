@@ -4,7 +4,7 @@ from __future__ import annotations
 from lamina_ir import prims
 from lamina_tracing.extend import bind
 
-from ..tables import jvp_rules
+from .._engine.rule_tables import jvp_rules
 
 __all__: list[str] = []
 

@@ -5,12 +5,12 @@ from lamina_ir import prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, one_like, typeof
 
-from ..tables import hole, jvp_rules, zero_jvp
+from .._engine.rule_tables import declare_missing, jvp_rules, def_zero_jvp
 
 __all__: list[str] = []
 
-zero_jvp(prims.argmax_p, prims.argmin_p, prims.reduce_and_p, prims.reduce_or_p, prims.reduce_xor_p)
-hole(prims.reduce_p, "its computation is opaque; write it with lax.reduce_sum, reduce_max, reduce_prod or "
+def_zero_jvp(prims.argmax_p, prims.argmin_p, prims.reduce_and_p, prims.reduce_or_p, prims.reduce_xor_p)
+declare_missing(prims.reduce_p, "its computation is opaque; write it with lax.reduce_sum, reduce_max, reduce_prod or "
                      "lax.associative_scan")
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 from lamina_ir import prims
 from lamina_tracing.extend import bind
 
-from ..jvp import instantiate
-from ..tables import jvp_rules, zero_jvp
+from .._engine.jvp_trace import instantiate
+from .._engine.rule_tables import jvp_rules, def_zero_jvp
 
 __all__: list[str] = []
 
-zero_jvp(prims.iota_p)
+def_zero_jvp(prims.iota_p)
 
 
 def concatenate_jvp(primals, tangents, *, dimension):

@@ -7,9 +7,9 @@ from lamina_ir import prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, eval_jaxpr
 
-from ..jvp import instantiate, run_jvp
-from ..rows import Split
-from ..tables import jvp_rules
+from .._engine.jvp_trace import instantiate, run_jvp
+from .._engine.rule_kinds import LinearizeRule
+from .._engine.rule_tables import jvp_rules
 
 __all__: list[str] = []
 
@@ -40,4 +40,4 @@ def linear_solve_linearize(trace: Any, primals: list[Any], tangents: list[Any], 
     return _linear_solve(trace.linear, primals, tangents, **params)
 
 
-jvp_rules.define(prims.linear_solve_p, Split(linear_solve_jvp, linear_solve_linearize))
+jvp_rules.define(prims.linear_solve_p, LinearizeRule(linear_solve_jvp, linear_solve_linearize))

@@ -5,7 +5,7 @@ from lamina_ir import prims
 from lamina_tracing import lax
 from lamina_tracing.extend import full_like, one_like
 
-from ..tables import slope
+from .._engine.rule_tables import def_elementwise_jvp
 from .elementwise import _undefined
 
 __all__: list[str] = []
@@ -39,9 +39,10 @@ def _beta_density(a, b, x, ans):
     return lax.exp(lax.add(logs, norm))
 
 
-slope(prims.igamma_p, lambda a, x, ans: lax.igamma_grad_a(a, x), lambda a, x, ans: _density(a, x))
-slope(prims.igammac_p, lambda a, x, ans: lax.neg(lax.igamma_grad_a(a, x)), lambda a, x, ans: lax.neg(_density(a, x)))
-slope(prims.igamma_grad_a_p, _undefined("igamma_grad_a", "a"),
+def_elementwise_jvp(prims.igamma_p, lambda a, x, ans: lax.igamma_grad_a(a, x), lambda a, x, ans: _density(a, x))
+def_elementwise_jvp(prims.igammac_p, lambda a, x, ans: lax.neg(lax.igamma_grad_a(a, x)),
+                    lambda a, x, ans: lax.neg(_density(a, x)))
+def_elementwise_jvp(prims.igamma_grad_a_p, _undefined("igamma_grad_a", "a"),
       lambda a, x, ans: lax.mul(_density(a, x), lax.sub(lax.log(x), lax.digamma(a))))
-slope(prims.random_gamma_grad_p, _undefined("random_gamma_grad", "a"), _gamma_sample_derivative)
-slope(prims.regularized_incomplete_beta_p, _undefined("betainc", "a"), _undefined("betainc", "b"), _beta_density)
+def_elementwise_jvp(prims.random_gamma_grad_p, _undefined("random_gamma_grad", "a"), _gamma_sample_derivative)
+def_elementwise_jvp(prims.regularized_incomplete_beta_p, _undefined("betainc", "a"), _undefined("betainc", "b"), _beta_density)

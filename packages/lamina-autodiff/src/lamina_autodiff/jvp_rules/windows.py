@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 from lamina_ir import dtypes, prims
-from lamina_tracing.extend import bind, scalar, stacked_windows, typeof
+from lamina_tracing.extend import bind, scalar, stack_windows, typeof
 
-from ..tables import hole, jvp_rules
+from .._engine.rule_tables import declare_missing, jvp_rules
 
 __all__: list[str] = []
 
-hole(prims.reduce_window_p, "its computation is opaque; write it with addition, multiplication, lax.max or lax.min")
+declare_missing(prims.reduce_window_p, "its computation is opaque; write it with addition, multiplication, lax.max or lax.min")
 
 
 def _make_minmax_jvp(prim, select):
@@ -28,7 +28,7 @@ def reduce_window_prod_jvp(primals, tangents, **params):
     if t is None:
         return ans, None
     dtype = typeof(x).dtype
-    stacked, stacked_t = (stacked_windows(v, scalar(start, dtype), **params) for v, start in ((x, 1), (t, 0)))
+    stacked, stacked_t = (stack_windows(v, scalar(start, dtype), **params) for v, start in ((x, 1), (t, 0)))
     return ans, jvp_rules[prims.reduce_prod_p]((stacked,), (stacked_t,), axes=(0,))[1]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from lamina_ir import prims
 
-from ..tables import transpose_rules
+from .._engine.rule_tables import transpose_rules
 
 __all__: list[str] = []
 
@@ -14,6 +14,6 @@ def debug_callback_transpose(cts: list[Any], *args: Any, **params: Any) -> Any:
     return None if len(args) == 1 else [None] * len(args)
 
 
-transpose_rules.hole(prims.pure_callback_p, "it is not linear")
-transpose_rules.hole(prims.io_callback_p, "it is not linear")
+transpose_rules.declare_missing(prims.pure_callback_p, "it is not linear")
+transpose_rules.declare_missing(prims.io_callback_p, "it is not linear")
 transpose_rules.define(prims.debug_callback_p, debug_callback_transpose)

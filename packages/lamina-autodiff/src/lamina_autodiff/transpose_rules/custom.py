@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from lamina_ir import prims, shaped
-from lamina_tracing.extend import bind, eval_jaxpr, now, rule_lines
+from lamina_tracing.extend import bind, eval_jaxpr, trace_state, make_rule_source
 
-from ..checks import zeros_of
-from ..counting import still_open
-from ..jvp_rules.custom import _repeat
-from ..linear import is_linear, record_linear
-from ..programs import transpose_program
-from ..remat import run_program
-from ..rows import nonzero, spread
-from ..tables import transpose_rules
+from .._engine.arg_checks import zeros_of
+from .._engine.replicated_cotangents import scale_unreduced
+from ..jvp_rules.custom import _repeat_over_batch
+from .._engine.linearize import is_linear, record_linear
+from .._engine.jaxpr_derivatives import transpose_program
+from .._checkpoint.checkpoint import call_program
+from .._engine.rule_kinds import drop_zeros, expand_by_mask
+from .._engine.rule_tables import transpose_rules
 
 __all__: list[str] = []
 
@@ -25,14 +25,14 @@ __all__: list[str] = []
 def _call_transpose(prim: Any, cts: list[Any], args: Any, call_jaxpr: Any, params: dict[str, Any]) -> Any:
     linear = tuple(is_linear(a) for a in args)
     # The sum over members for a replicated operand comes after the call; with a batching rule, inside its program.
-    back = transpose_program(call_jaxpr, linear, tuple(ct is not None for ct in cts), open="rule" not in params)
+    back = transpose_program(call_jaxpr, linear, tuple(ct is not None for ct in cts), allow_unreduced="rule" not in params)
     known = [a for a in args if not is_linear(a)]
     if "rule" in params:
         params["rule"] = _transpose_batching_rule(params["rule"], call_jaxpr, linear, cts, back.active_out)
-    outs = run_program(prim, back.program, [*known, *nonzero(cts)], **params)
-    overs = [a.aval.over for a, on in zip([a for a in args if is_linear(a)], back.active_out) if on]
-    outs = still_open(outs, back.program.out_avals, overs)
-    result = spread(spread(outs, back.active_out), linear)
+    outs = call_program(prim, back.program, [*known, *drop_zeros(cts)], **params)
+    overs = [a.aval.varying_axes for a, on in zip([a for a in args if is_linear(a)], back.active_out) if on]
+    outs = scale_unreduced(outs, back.program.out_avals, overs)
+    result = expand_by_mask(expand_by_mask(outs, back.active_out), linear)
     return result[0] if len(args) == 1 else result
 
 
@@ -59,18 +59,18 @@ def _transpose_batching_rule(rule: Any, closed: Any, linear: Sequence[bool], cts
         n = len(linear) - sum(linear)
         known, flags = iter(args[:n]), iter(batched[:n])
         fixed = [None if is_lin else (next(known), next(flags)) for is_lin in linear]
-        given = [x if b else _repeat(x, size) for x, b in zip(args[n:], batched[n:])]
-        avals = [a.strong() for a, is_lin in zip(closed.in_avals, linear) if is_lin]
+        given = [x if b else _repeat_over_batch(x, size) for x, b in zip(args[n:], batched[n:])]
+        avals = [a.strip_weak_type() for a, is_lin in zip(closed.in_avals, linear) if is_lin]
         out_batched: list[bool] = []
 
         def run(*ts: Any) -> list[Any]:
             rest = iter(ts)
             full = [next(rest) if f is None else f[0] for f in fixed]
             outs, out_batched[:] = rule.call(size, [True if f is None else f[1] for f in fixed], full)
-            return [o if b else _repeat(o, size) for o, b in zip(outs, out_batched)]
+            return [o if b else _repeat_over_batch(o, size) for o, b in zip(outs, out_batched)]
 
         wide = [shaped((size, *a.shape), a.dtype) for a in avals]
-        back = record_linear(run, wide).backward(spread(given, on))
+        back = record_linear(run, wide).backward(expand_by_mask(given, on))
         found = [zeros_of(w) if b is None else b for b, w, a in zip(back, wide, active) if a]
         return found, [True] * len(found)
 
@@ -80,11 +80,12 @@ def _transpose_batching_rule(rule: Any, closed: Any, linear: Sequence[bool], cts
 def transposed_call_transpose(cts: list[Any], *args: Any, forward: Any, num_held: int, transpose_jaxpr: Any) -> Any:
     avals = transpose_jaxpr.in_avals[num_held:]
     given = [zeros_of(a) if ct is None else ct for ct, a in zip(cts, avals)]
-    line, now.source = now.source, rule_lines("backward")  # equations get the lines of the user's backward rule
+    # Equations get the lines of the user's backward rule.
+    line, trace_state.source = trace_state.source, make_rule_source("backward")
     try:
         found = eval_jaxpr(transpose_jaxpr, [*args[:num_held], *given])
     finally:
-        now.source = line
+        trace_state.source = line
     if len(args) == 1:
         return found[0]
     return [None] * num_held + [b if is_linear(a) else None for a, b in zip(args[num_held:], found)]
@@ -99,7 +100,7 @@ def _make_body_transpose(prim: Any) -> Any:
 
 
 def _transpose_barrier(cts: list[Any]) -> list[Any]:
-    return spread(bind(prims.optimization_barrier_p, *nonzero(cts)), [ct is not None for ct in cts])
+    return expand_by_mask(bind(prims.optimization_barrier_p, *drop_zeros(cts)), [ct is not None for ct in cts])
 
 
 transpose_rules.define(prims.custom_jvp_call_p, _make_body_transpose(prims.custom_jvp_call_p))

@@ -12,8 +12,8 @@ from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar
 
 from ..extend import is_linear
-from ..linear import LinearTracer
-from ..tables import transpose_rules
+from .._engine.linearize import LinearTracer
+from .._engine.rule_tables import transpose_rules
 
 __all__: list[str] = []
 
@@ -76,5 +76,5 @@ _define(prims.complex_p, complex_transpose)
 
 for _prim in prims.ALL:
     if _prim.family == "elementwise" and _prim not in transpose_rules:
-        transpose_rules.hole(_prim, "it is not linear, so it has no place in a linear program")
+        transpose_rules.declare_missing(_prim, "it is not linear, so it has no place in a linear program")
 transpose_rules.define(prims.reduce_precision_p, lambda ct, x, **params: bind(prims.reduce_precision_p, ct, **params))

@@ -5,7 +5,7 @@ from lamina_ir import prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, typeof
 
-from ..tables import transpose_rules
+from .._engine.rule_tables import transpose_rules
 
 __all__: list[str] = []
 

@@ -14,7 +14,7 @@ from lamina_ir.prims import FftType
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, typeof
 
-from ..tables import transpose_rules
+from .._engine.rule_tables import transpose_rules
 
 __all__: list[str] = []
 

@@ -10,7 +10,7 @@ from lamina_tracing import lax
 from lamina_tracing.extend import bind
 
 from ..extend import is_linear
-from ..tables import transpose_rules
+from .._engine.rule_tables import transpose_rules
 
 __all__: list[str] = []
 
@@ -97,5 +97,5 @@ transpose_rules.define(prims.gather_p, gather_transpose)
 transpose_rules.define(prims.scatter_p, scatter_transpose)
 transpose_rules.define(prims.scatter_add_p, scatter_add_transpose)
 transpose_rules.define(prims.scatter_mul_p, scatter_mul_transpose)
-transpose_rules.hole(prims.scatter_min_p, "not linear; its derivative is built from scatter_add")
-transpose_rules.hole(prims.scatter_max_p, "not linear; its derivative is built from scatter_add")
+transpose_rules.declare_missing(prims.scatter_min_p, "not linear; its derivative is built from scatter_add")
+transpose_rules.declare_missing(prims.scatter_max_p, "not linear; its derivative is built from scatter_add")

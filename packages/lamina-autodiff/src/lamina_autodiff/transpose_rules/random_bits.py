@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from lamina_ir import prims
 
-from ..tables import transpose_rules
+from .._engine.rule_tables import transpose_rules
 
 __all__: list[str] = []
 
-transpose_rules.hole(prims.threefry2x32_p, "it works on integers, which have no tangents")
+transpose_rules.declare_missing(prims.threefry2x32_p, "it works on integers, which have no tangents")

@@ -4,7 +4,7 @@ from __future__ import annotations
 from lamina_ir import prims
 from lamina_tracing.extend import bind
 
-from ..tables import transpose_rules
+from .._engine.rule_tables import transpose_rules
 
 __all__: list[str] = []
 
@@ -21,4 +21,4 @@ def cumsum_transpose(ct, x, *, axis, reverse):
 
 transpose_rules.define(prims.reduce_sum_p, reduce_sum_transpose)
 transpose_rules.define(prims.cumsum_p, cumsum_transpose)
-transpose_rules.hole(prims.reduce_p, "its computation is opaque")
+transpose_rules.declare_missing(prims.reduce_p, "its computation is opaque")

@@ -5,8 +5,8 @@ from lamina_ir import prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, typeof
 
-from ..linear import is_linear
-from ..tables import transpose_rules
+from .._engine.linearize import is_linear
+from .._engine.rule_tables import transpose_rules
 
 __all__: list[str] = []
 

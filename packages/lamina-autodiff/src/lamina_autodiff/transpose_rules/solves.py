@@ -7,9 +7,9 @@ from lamina_ir import ClosedJaxpr, Jaxpr, MissingRuleError, prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind
 
-from ..linear import is_linear
-from ..programs import transpose_program
-from ..tables import transpose_rules
+from .._engine.linearize import is_linear
+from .._engine.jaxpr_derivatives import transpose_program
+from .._engine.rule_tables import transpose_rules
 
 __all__: list[str] = []
 

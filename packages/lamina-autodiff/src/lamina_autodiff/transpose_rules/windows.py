@@ -5,9 +5,9 @@ import numpy as np
 from lamina_ir import prims
 from lamina_ir.prims import dilated_length, highest, lowest
 from lamina_tracing import lax
-from lamina_tracing.extend import bind, scalar, stacked_windows, typeof
+from lamina_tracing.extend import bind, scalar, stack_windows, typeof
 
-from ..tables import transpose_rules
+from .._engine.rule_tables import transpose_rules
 
 __all__: list[str] = []
 
@@ -67,8 +67,8 @@ def _scatter_by_mask(ct, x, worst, select, base_dilation, padding, window_dilati
     """
     params = dict(base_dilation=base_dilation, padding=padding, window_dilation=window_dilation,
                   window_dimensions=window_dimensions, window_strides=window_strides)
-    stacked = stacked_windows(x, worst, **params)
-    inside = stacked_windows(lax.full(typeof(x).shape, True), False, **params)
+    stacked = stack_windows(x, worst, **params)
+    inside = stack_windows(lax.full(typeof(x).shape, True), False, **params)
     which = lax.select(lax.reduce_or(lax.ne(stacked, worst), (0,)),
                        (lax.argmax if select == "ge" else lax.argmin)(stacked, 0, "int32"), lax.argmax(inside, 0, "int32"))
     zero, shape = scalar(0, typeof(ct).dtype), typeof(x).shape
@@ -93,4 +93,4 @@ def select_and_scatter_add_transpose(ct, source, x, *, padding, select, window_d
 transpose_rules.define(prims.reduce_window_sum_p, reduce_window_sum_transpose)
 transpose_rules.define(prims.select_and_gather_add_p, select_and_gather_add_transpose)
 transpose_rules.define(prims.select_and_scatter_add_p, select_and_scatter_add_transpose)
-transpose_rules.hole(prims.reduce_window_p, "its computation is opaque")
+transpose_rules.declare_missing(prims.reduce_window_p, "its computation is opaque")

@@ -4,8 +4,18 @@ A rule in `batching_rules` is `rule(axis, args, dims, /, **params) -> (out, dim)
 the batch axis of each operand, or None; `dim` is the batch axis of the result. For several results, `out` and `dim` are
 sequences.
 """
-from ..batch import BatchAxis, Batched, batch_program, materialise, move_to
-from ..flows import flow_batch, flow_row
+from typing import TYPE_CHECKING
+
+from lamina_ir.layers import deprecated_getattr
+
+from ..batch_trace import BatchAxis, BatchedProgram, batch_program, materialise, move_axis
+from ..higher_order import batch_higher_order, make_higher_order_rule
 from ..tables import batching_rules
 
-__all__ = ["BatchAxis", "Batched", "batch_program", "batching_rules", "flow_batch", "flow_row", "materialise", "move_to"]
+__all__ = ["BatchAxis", "BatchedProgram", "batch_higher_order", "batch_program", "batching_rules",
+           "make_higher_order_rule", "materialise", "move_axis"]
+
+if TYPE_CHECKING:
+    from .._deprecated import *
+else:
+    __getattr__ = deprecated_getattr(__name__)

@@ -4,7 +4,16 @@
 each).
 `run_batched` is the default one: it applies batching rules, primitive by primitive.
 """
-from ..batch import run_batched
-from ..mapping import Strategy, vmap_by
+from typing import TYPE_CHECKING
 
-__all__ = ["Strategy", "run_batched", "vmap_by"]
+from lamina_ir.layers import deprecated_getattr
+
+from ..batch_trace import run_batched
+from ..vmap import ApplyBatched, make_vmap
+
+__all__ = ["ApplyBatched", "make_vmap", "run_batched"]
+
+if TYPE_CHECKING:
+    from .._deprecated import *
+else:
+    __getattr__ = deprecated_getattr(__name__)

@@ -7,7 +7,7 @@ from lamina_ir import CallbackRuleError, UnnamedAxis, prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, typeof
 
-from ..batch import materialise, move_to
+from ..batch_trace import materialise, move_axis
 from ..tables import batching_rules
 
 __all__: list[str] = []
@@ -16,10 +16,10 @@ __all__: list[str] = []
 def _per_example(prim: Any, axis: Any, args: Any, dims: Any, batch: Any, mapped: Any, callback: Any, **params: Any) -> Any:
     """Bind the callback with one more batch axis, outside of the existing ones."""
     inner_flags = mapped if batch else [()] * len(args)
-    moved = [a if d is None else move_to(a, d, 0) for a, d in zip(args, dims)]
+    moved = [a if d is None else move_axis(a, d, 0) for a, d in zip(args, dims)]
     flags = tuple((d is not None, *m) for d, m in zip(dims, inner_flags))
     name = None if type(axis.name) is UnnamedAxis else axis.name
-    outs = bind(prim, *moved, batch=(axis.size, *batch), mapped=flags, callback=callback.over(name), **params)
+    outs = bind(prim, *moved, batch=(axis.size, *batch), mapped=flags, callback=callback.with_batch_axis(name), **params)
     return outs, [0] * len(outs)
 
 

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from lamina_ir import prims, shaped
-from lamina_ir.extend import as_axis_name, axis_names, split_axes
+from lamina_ir.extend import as_axis_name, check_axis_names, split_axis_names
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, typeof
 
-from ..extend import BatchAxis, materialise, move_to
+from ..extend import BatchAxis, materialise, move_axis
 from ..tables import batching_rules
 
 __all__: list[str] = []
@@ -130,11 +130,11 @@ def _def_reduction(prim: Any, repeated: Callable[[Any, int], Any]) -> None:
                           groups: Any = None) -> list[Any]:
         """Reduce unbatched operands over `positions`, batched ones over `batched`, counted with the batch at axis 0."""
         shared = iter(reduce([x for x, d in zip(args, dims) if d is None], names, positions, groups))
-        outs = iter(reduce([move_to(x, d, 0) for x, d in zip(args, dims) if d is not None], names, batched, groups))
+        outs = iter(reduce([move_axis(x, d, 0) for x, d in zip(args, dims) if d is not None], names, batched, groups))
         return [next(shared if d is None else outs) for d in dims]
 
     def rule(axis: BatchAxis, args: Any, dims: Any, *, axes: Any, axis_index_groups: Any) -> Any:
-        names, positions = split_axes(prim.name, axes)
+        names, positions = split_axis_names(prim.name, axes)
         if not _has_batch_name(axis, names):
             if not positions:
                 return bind(prim, *args, axes=names, axis_index_groups=axis_index_groups), dims
@@ -179,7 +179,7 @@ def _def_exchange(prim: Any, shifted: tuple[str, ...], own: Callable[..., Any], 
         return {k: v + 1 if k in shifted else v for k, v in params.items()}
 
     def rule(axis: BatchAxis, args: Any, dims: Any, *, axis_name: Any, **params: Any) -> Any:
-        x, names = materialise(args[0], dims[0], axis.size), axis_names(prim.name, axis_name)
+        x, names = materialise(args[0], dims[0], axis.size), check_axis_names(prim.name, axis_name)
         if not _has_batch_name(axis, names):
             return bind(prim, x, axis_name=axis_name, **outside(params)), 0
         _check(prim, args, dims, dict(axis_name=axis_name, **params))
@@ -208,7 +208,7 @@ def _others(axis: BatchAxis, names: Names) -> tuple[Names, list[int]]:
 
 
 def _own_all_gather(x: Any, size: int, *, all_gather_dimension: int, tiled: bool, **_: Any) -> Any:
-    x = move_to(x, 0, all_gather_dimension)  # unbatched: all members get the same result
+    x = move_axis(x, 0, all_gather_dimension)  # unbatched: all members get the same result
     return (_merge(x, all_gather_dimension) if tiled else x), None
 
 
@@ -218,15 +218,15 @@ def _several_all_gather(axis: BatchAxis, along: Any, x: Any, names: Names, *, al
     x = bind(prims.all_gather_p, x, all_gather_dimension=0, axis_index_groups=None, axis_name=as_axis_name(rest),
              axis_size=math.prod(sizes), tiled=False)
     x = lax.reshape(x, (*sizes, *typeof(x).shape[1:]))
-    x = move_to(x, len(rest), names.index(axis.name))  # [members along each name, ...]
-    x = move_to(_merge(x, 0, len(names)), 0, all_gather_dimension)
+    x = move_axis(x, len(rest), names.index(axis.name))  # [members along each name, ...]
+    x = move_axis(_merge(x, 0, len(names)), 0, all_gather_dimension)
     return (_merge(x, all_gather_dimension) if tiled else x), None  # unbatched: all members get the same result
 
 
 def _grouped_all_gather(g: _Groups, x: Any, *, all_gather_dimension: int, tiled: bool, **_: Any) -> Any:
     gathered, at = g.all_members(x)
     x = _take(gathered, g.table(lambda group, _: [at(m) for m in g.groups[group]]))
-    x = move_to(x, 1, all_gather_dimension + 1)
+    x = move_axis(x, 1, all_gather_dimension + 1)
     return _merge(x, all_gather_dimension + 1) if tiled else x
 
 
@@ -241,24 +241,24 @@ def _several_psum_scatter(axis: BatchAxis, along: Any, x: Any, names: Names, *, 
     # batch.
     rest, sizes = _others(axis, names)
     x = _divide(lax.reduce_sum(x, (0,)), scatter_dimension, *[lax.axis_size((n,)) for n in names])
-    x = _merge(move_to(x, scatter_dimension + names.index(axis.name), 0), scatter_dimension + 1, len(rest))
+    x = _merge(move_axis(x, scatter_dimension + names.index(axis.name), 0), scatter_dimension + 1, len(rest))
     x = bind(prims.psum_scatter_p, x, axis_index_groups=None, axis_name=as_axis_name(rest), axis_size=math.prod(sizes),
              scatter_dimension=scatter_dimension + 1, tiled=False)
     return (x if tiled else lax.squeeze(x, (scatter_dimension + 1,))), 0
 
 
 def _grouped_psum_scatter(g: _Groups, x: Any, *, scatter_dimension: int, tiled: bool, axis_size: int, **_: Any) -> Any:
-    total = move_to(_divide(_totals(g, prims.psum_p, x), scatter_dimension + 1, axis_size), scatter_dimension + 1, 1)
+    total = move_axis(_divide(_totals(g, prims.psum_p, x), scatter_dimension + 1, axis_size), scatter_dimension + 1, 1)
     x = _take(_merge(total, 0), g.table(lambda group, k: group * axis_size + k))
     return x if tiled else lax.squeeze(x, (scatter_dimension + 1,))
 
 
 def _own_all_to_all(x: Any, size: int, *, concat_axis: int, split_axis: int, tiled: bool, **_: Any) -> Any:
     if tiled:
-        x = move_to(_divide(x, split_axis + 1, size), split_axis + 1, 0)  # [to, from, ...]
-        return _merge(move_to(x, 1, concat_axis + 1), concat_axis + 1), 0
+        x = move_axis(_divide(x, split_axis + 1, size), split_axis + 1, 0)  # [to, from, ...]
+        return _merge(move_axis(x, 1, concat_axis + 1), concat_axis + 1), 0
     # [from, ..., to, ...]: `to` becomes the batch, `from` goes to concat_axis
-    return move_to(move_to(x, split_axis + 1, 0), 1, concat_axis + 1), 0
+    return move_axis(move_axis(x, split_axis + 1, 0), 1, concat_axis + 1), 0
 
 
 def _several_all_to_all(axis: BatchAxis, along: Any, x: Any, names: Names, *, concat_axis: int, split_axis: int, tiled: bool,
@@ -269,17 +269,17 @@ def _several_all_to_all(axis: BatchAxis, along: Any, x: Any, names: Names, *, co
         x = along(name, x, split_axis=split_axis + i, concat_axis=split_axis + i, tiled=False)
     x = _merge(x, split, len(names))  # [..., senders, remaining factor of the axis, ...]
     if tiled:
-        return _merge(move_to(x, split, concat), concat), 0
-    return move_to(lax.squeeze(x, (split + 1,)), split, concat), 0
+        return _merge(move_axis(x, split, concat), concat), 0
+    return move_axis(lax.squeeze(x, (split + 1,)), split, concat), 0
 
 
 def _grouped_all_to_all(g: _Groups, x: Any, *, concat_axis: int, split_axis: int, tiled: bool, axis_size: int, **_: Any) -> Any:
     gathered, at = g.all_members(_divide(x, split_axis + 1, axis_size))
-    parts = _merge(move_to(gathered, split_axis + 1, 1), 0)  # [member * axis_size + part, ...]
+    parts = _merge(move_axis(gathered, split_axis + 1, 1), 0)  # [member * axis_size + part, ...]
     x = _take(parts, g.table(lambda group, k: [at(m) * axis_size + k for m in g.groups[group]]))
     if tiled:
-        return _merge(move_to(x, 1, concat_axis + 1), concat_axis + 1)
-    return move_to(lax.squeeze(x, (split_axis + 2,)), 1, concat_axis + 1)
+        return _merge(move_axis(x, 1, concat_axis + 1), concat_axis + 1)
+    return move_axis(lax.squeeze(x, (split_axis + 2,)), 1, concat_axis + 1)
 
 
 def _own_ppermute(x: Any, size: int, *, perm: Any) -> Any:
@@ -333,11 +333,11 @@ _def_exchange(prims.ppermute_p, (), _own_ppermute, _several_ppermute)
 def axis_index_batching(axis: BatchAxis, args: Any, dims: Any, *, axis_name: Any) -> Any:
     own = lax.iota(np.dtype("int32"), axis.size)
     total: Any = None
-    for name in axis_names("axis_index", axis_name):
+    for name in check_axis_names("axis_index", axis_name):
         index = own if name == axis.name else bind(prims.axis_index_p, axis_name=as_axis_name((name,)))
         total = index if total is None else lax.add(lax.mul(total, np.int32(lax.axis_size((name,)))), index)
     return total, 0
 
 
 batching_rules.define(prims.axis_index_p, axis_index_batching)
-batching_rules.hole(prims.xla_pmap_p, "its rule is defined by lamina_parallel; import that too")
+batching_rules.declare_missing(prims.xla_pmap_p, "its rule is defined by lamina_parallel; import that too")

@@ -7,4 +7,4 @@ from ..tables import batching_rules
 
 __all__: list[str] = []
 
-batching_rules.hole(prims.platform_index_p, "it has no operands, so nothing about it is ever batched")
+batching_rules.declare_missing(prims.platform_index_p, "it has no operands, so nothing about it is ever batched")

@@ -9,7 +9,7 @@ from lamina_ir import prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, typeof
 
-from ..extend import move_to
+from ..extend import move_axis
 from ..tables import batching_rules
 
 __all__: list[str] = []
@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 def _join(x, d, axis, outer=1):
     """Merge the batch axis `d` into `axis` (counted without it), inside each of its `outer` groups."""
-    x = move_to(x, d, axis)
+    x = move_axis(x, d, axis)
     shape = typeof(x).shape
     size, n = shape[axis:axis + 2]
     rest = shape[axis + 2:]

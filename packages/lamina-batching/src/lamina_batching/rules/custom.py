@@ -6,17 +6,17 @@ from typing import Any
 
 from lamina_ir import MissingRuleError, ShapeError, dtypes, prims, shaped
 from lamina_tracing import lax
-from lamina_tracing.extend import bind, counts_once, eval_jaxpr, in_scope, stage, typeof
+from lamina_tracing.extend import bind, is_counted_once, eval_jaxpr, capture_scope, stage, typeof
 
-from ..batch import BatchAxis, batch_program, materialise, move_to
-from ..flows import flow_row
+from ..batch_trace import BatchAxis, batch_program, materialise, move_axis
+from ..higher_order import make_higher_order_rule
 from ..tables import batching_rules
 
 __all__: list[str] = []
 
 
 def _move_to_front(args: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
-    return [a if d is None else move_to(a, d, 0) for a, d in zip(args, dims)]
+    return [a if d is None else move_axis(a, d, 0) for a, d in zip(args, dims)]
 
 
 def _inexact(avals: Sequence[Any], flags: Sequence[bool]) -> tuple[bool, ...]:
@@ -34,9 +34,9 @@ def _results_and_dims(axis: BatchAxis, outs: Sequence[Any], avals: Sequence[Any]
     If replicated values count once over the axis, a result with a replicated type is reduced to its first example: the
     type determines the derivative, so it must not change.
     """
-    if axis.name is None or not counts_once(axis.name):
+    if axis.name is None or not is_counted_once(axis.name):
         return outs, [0] * len(outs)
-    replicated = [axis.name not in a.over for a in avals]
+    replicated = [axis.name not in a.varying_axes for a in avals]
     outs = [lax.index_in_dim(o, 0, 0, keepdims=False) if r else o for o, r in zip(outs, replicated)]
     return outs, [None if r else 0 for r in replicated]
 
@@ -46,12 +46,12 @@ def custom_jvp_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: 
     flags = tuple(d is not None for d in dims)
 
     def make() -> tuple[Any, Any]:
-        scope = in_scope()
+        scope = capture_scope()
         wide = (*flags, *_inexact(call_jaxpr.in_avals[num_consts:], flags[num_consts:]))
         rule = prims.Rule(jvp.name, lambda: scope(lambda: _batch_all_results(jvp.program(), axis, wide)))
         return _batch_all_results(call_jaxpr, axis, flags), rule
 
-    program, rule = call_jaxpr.derived(("vmap of custom_jvp", jvp, axis, flags), make)
+    program, rule = call_jaxpr.memo_with_settings(("vmap of custom_jvp", jvp, axis, flags), make)
     outs = bind(prims.custom_jvp_call_p, *_move_to_front(args, dims), call_jaxpr=program, jvp=rule, num_consts=num_consts,
                 **params)
     return _results_and_dims(axis, outs, call_jaxpr.out_avals)
@@ -73,12 +73,12 @@ def custom_vjp_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: 
         return stage(run, batched.in_avals)[0] if any(shared) else batched
 
     def make() -> tuple[Any, Any, Any]:
-        scope = in_scope()
+        scope = capture_scope()
         return (_batch_all_results(call_jaxpr, axis, flags),
                 prims.Rule(fwd.name, lambda: scope(lambda: _batch_all_results(fwd.program(), axis, flags))),
                 prims.Rule(bwd.name, lambda: scope(backward)))
 
-    program, forward, back = call_jaxpr.derived(("vmap of custom_vjp", bwd, fwd, axis, flags), make)
+    program, forward, back = call_jaxpr.memo_with_settings(("vmap of custom_vjp", bwd, fwd, axis, flags), make)
     outs = bind(prims.custom_vjp_call_p, *_move_to_front(args, dims), call_jaxpr=program, bwd=back, fwd=forward,
                 num_consts=num_consts, **params)
     return _results_and_dims(axis, outs, call_jaxpr.out_avals)
@@ -87,7 +87,7 @@ def custom_vjp_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: 
 def transposed_call_batch(axis: BatchAxis, args: Any, dims: Any, *, forward: Any, num_held: int, transpose_jaxpr: Any) -> Any:
     residual_flags = tuple(d is not None for d in dims[:num_held])
     n = len(transpose_jaxpr.in_avals) - num_held
-    scope = in_scope()
+    scope = capture_scope()
     program = _batch_all_results(transpose_jaxpr, axis, (*residual_flags, *[True] * n))
     rule = prims.Rule(forward.name, lambda: scope(lambda: _batch_all_results(
         forward.program(), axis, (*residual_flags, *[True] * len(transpose_jaxpr.out_avals)))))
@@ -111,8 +111,9 @@ def custom_vmap_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr:
         shape = (axis.size, *a.shape) if b else a.shape
         got = typeof(o)
         if got.shape != shape or got.dtype != a.dtype:
-            raise ShapeError(f"custom_vmap of `{name}`: its rule must return result {i} as {shaped(shape, a.dtype).long()}, "
-                             f"{'batched at axis 0' if b else 'not batched'}; got {got.long()}")
+            raise ShapeError(f"custom_vmap of `{name}`: its rule must return result {i} as "
+                             f"{shaped(shape, a.dtype).str_long()}, {'batched at axis 0' if b else 'not batched'}; got "
+                             f"{got.str_long()}")
     return outs, [0 if b else None for b in batched]
 
 
@@ -120,7 +121,7 @@ batching_rules.define(prims.custom_jvp_call_p, custom_jvp_call_batch)
 batching_rules.define(prims.custom_vjp_call_p, custom_vjp_call_batch)
 batching_rules.define(prims.custom_vmap_call_p, custom_vmap_call_batch)
 batching_rules.define(prims.transposed_call_p, transposed_call_batch)
-batching_rules.define(prims.remat_p, flow_row(prims.remat_p))
+batching_rules.define(prims.remat_p, make_higher_order_rule(prims.remat_p))
 for _identity in (prims.name_p, prims.to_memory_p):
     batching_rules.define(_identity, lambda axis, args, dims, prim=_identity, **params: (
         bind(prim, args[0], **params), dims[0]))

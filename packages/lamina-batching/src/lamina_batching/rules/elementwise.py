@@ -8,13 +8,13 @@ from lamina_ir import prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, typeof
 
-from ..extend import move_to
+from ..extend import move_axis
 from ..tables import batching_rules
 
 __all__: list[str] = []
 
 
-def elementwise_batching(prim: Any) -> Callable[..., Any]:
+def make_elementwise_rule(prim: Any) -> Callable[..., Any]:
     """Return the batching rule of an elementwise primitive with one result, built-in or third-party."""
     def rule(axis: Any, args: Any, dims: Any, /, **params: Any) -> Any:
         if len(args) == 1:
@@ -26,12 +26,12 @@ def elementwise_batching(prim: Any) -> Callable[..., Any]:
                     return bind(prim, x, y, **params), dx
             elif dx == dy and len(x.shape) == len(y.shape):
                 return bind(prim, x, y, **params), dx
-        args, at = aligned(axis, args, dims)
+        args, at = align_operands(axis, args, dims)
         return bind(prim, *args, **params), at
     return rule
 
 
-def aligned(axis: Any, args: Any, dims: Any) -> tuple[list[Any], int]:
+def align_operands(axis: Any, args: Any, dims: Any) -> tuple[list[Any], int]:
     """Align the operands: return operands of equal shape (or rank 0), and their batch axis."""
     shapes = [typeof(a).shape for a in args]
     rank = max(len(s) - (d is not None) for s, d in zip(shapes, dims))  # of the result, without the batch axis
@@ -44,7 +44,7 @@ def aligned(axis: Any, args: Any, dims: Any) -> tuple[list[Any], int]:
     out = []
     for a, s, d in zip(args, shapes, dims):
         if d is not None and len(s) == rank + 1:
-            a = a if d == at else move_to(a, d, at)
+            a = a if d == at else move_axis(a, d, at)
         elif d is not None:  # rank 0 per example: [n] -> [n, ...]
             a = lax.broadcast_in_dim(a, full, (at,))
         elif s:
@@ -55,11 +55,11 @@ def aligned(axis: Any, args: Any, dims: Any) -> tuple[list[Any], int]:
 
 def bitcast_convert_type_batching(axis: Any, args: Any, dims: Any, *, new_dtype: Any) -> Any:
     """Move the batch axis first: the conversion may add or remove the last axis."""
-    return lax.bitcast_convert_type(move_to(args[0], dims[0], 0), new_dtype), 0
+    return lax.bitcast_convert_type(move_axis(args[0], dims[0], 0), new_dtype), 0
 
 
 for _prim in prims.ALL:
     if _prim.elementwise and _prim.family == "elementwise":
-        batching_rules.define(_prim, elementwise_batching(_prim))
+        batching_rules.define(_prim, make_elementwise_rule(_prim))
 
 batching_rules.define(prims.bitcast_convert_type_p, bitcast_convert_type_batching)

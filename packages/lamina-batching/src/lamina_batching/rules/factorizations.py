@@ -8,7 +8,7 @@ from lamina_ir import prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, typeof
 
-from ..batch import materialise, move_to
+from ..batch_trace import materialise, move_axis
 from ..tables import batching_rules
 
 __all__: list[str] = []
@@ -24,7 +24,7 @@ def _make_leading_rule(prim):
 
 def _solve_more_columns(solve, b, d, axis, at):
     """Merge the batch axis of b into the axis `at` of right-hand sides, call `solve`, and split them again."""
-    b = move_to(b, d, at)
+    b = move_axis(b, d, at)
     shape = typeof(b).shape
     flat = lax.reshape(b, (*shape[:at], axis.size * shape[at + 1], *shape[at + 2:]))
     return lax.reshape(solve(flat), shape), at

@@ -14,7 +14,7 @@ from lamina_ir.prims import GatherDimensionNumbers, GatherScatterMode, ScatterDi
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, typeof
 
-from ..extend import materialise, move_to
+from ..extend import materialise, move_axis
 from ..tables import batching_rules
 
 __all__: list[str] = []
@@ -25,7 +25,7 @@ def _up(axes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _front(x: Any, dim: int | None, size: int) -> Any:
-    return materialise(x, None, size) if dim is None else move_to(x, dim, 0)
+    return materialise(x, None, size) if dim is None else move_axis(x, dim, 0)
 
 
 def gather_batch(axis: Any, args: Any, dims: Any, *, dimension_numbers: Any, slice_sizes: Any, **p: Any) -> Any:
@@ -35,16 +35,16 @@ def gather_batch(axis: Any, args: Any, dims: Any, *, dimension_numbers: Any, sli
     # example, so they are dropped where the indices of several examples are combined.
     offset, collapsed, index_map, x_batch, i_batch = dimension_numbers
     if di is None:
-        x = move_to(x, dx, 0)
+        x = move_axis(x, dx, 0)
         dims_ = GatherDimensionNumbers((0, *_up(offset)), _up(collapsed), _up(index_map), _up(x_batch), i_batch)
         sizes = (axis.size, *slice_sizes)
     elif dx is None:
-        indices = move_to(indices, di, 0)
+        indices = move_axis(indices, di, 0)
         dims_ = GatherDimensionNumbers(_up(offset), collapsed, index_map, x_batch, _up(i_batch))
         sizes = slice_sizes
         p = {**p, "indices_are_sorted": False, "unique_indices": False}
     else:
-        x, indices = move_to(x, dx, 0), move_to(indices, di, 0)
+        x, indices = move_axis(x, dx, 0), move_axis(indices, di, 0)
         dims_ = GatherDimensionNumbers(_up(offset), _up(collapsed), _up(index_map), (0, *_up(x_batch)),
                                        (0, *_up(i_batch)))
         sizes = (min(axis.size, 1), *slice_sizes)
@@ -61,7 +61,7 @@ def scatter_batch(prim: Any) -> Any:
         if dims[1] is None:
             dims_ = ScatterDimensionNumbers((0, *_up(window)), _up(inserted), _up(index_map), _up(x_batch), i_batch)
         else:
-            indices = move_to(indices, dims[1], 0)
+            indices = move_axis(indices, dims[1], 0)
             dims_ = ScatterDimensionNumbers(_up(window), _up(inserted), _up(index_map), (0, *_up(x_batch)),
                                             (0, *_up(i_batch)))
             p = {**p, "indices_are_sorted": False}
@@ -85,7 +85,7 @@ def dynamic_slice_batch(axis: Any, args: Any, dims: Any, *, slice_sizes: Any) ->
     x, *starts = args
     dx = dims[0]
     if all(d is None for d in dims[1:]):
-        x = move_to(x, dx, 0)
+        x = move_axis(x, dx, 0)
         return bind(prims.dynamic_slice_p, x, 0, *starts, slice_sizes=(axis.size, *slice_sizes)), 0
     shape = typeof(x).shape if dx is None else typeof(x).shape[:dx] + typeof(x).shape[dx + 1:]
     axes = tuple(a for a, d in enumerate(shape) if slice_sizes[a] != d)  # along full axes the start is clamped to 0
@@ -95,7 +95,7 @@ def dynamic_slice_batch(axis: Any, args: Any, dims: Any, *, slice_sizes: Any) ->
     if dx is None:
         dims_, sizes = GatherDimensionNumbers(window, (), axes), tuple(slice_sizes)
     else:
-        x = move_to(x, dx, 0)
+        x = move_axis(x, dx, 0)
         dims_, sizes = GatherDimensionNumbers(window, (), _up(axes), (0,), (0,)), (min(axis.size, 1), *slice_sizes)
     out = bind(prims.gather_p, x, indices, dimension_numbers=dims_, slice_sizes=sizes, fill_value=None,
                indices_are_sorted=False, unique_indices=dx is not None, mode=GatherScatterMode.CLIP)

@@ -7,15 +7,15 @@ from lamina_ir import prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind
 
-from ..extend import materialise, move_to
+from ..extend import materialise, move_axis
 from ..tables import batching_rules
-from .elementwise import aligned
+from .elementwise import align_operands
 
 __all__: list[str] = []
 
 
 def threefry2x32_batching(axis: Any, args: Any, dims: Any) -> Any:
-    args, at = aligned(axis, args, dims)
+    args, at = align_operands(axis, args, dims)
     return list(lax.threefry2x32(*args)), [at, at]
 
 
@@ -28,7 +28,7 @@ def rng_bit_generator_batching(axis: Any, args: Any, dims: Any, **params: Any) -
     This is one draw instead of many, and matches JAX's results for `rbg` keys. For the bits that each key would give
     alone, use `lax.map` over the keys.
     """
-    keys = move_to(args[0], dims[0], 0)
+    keys = move_axis(args[0], dims[0], 0)
     if not axis.size:
         return [keys, lax.full((0, *params["shape"]), 0, params["dtype"])], [0, 0]
     first, rest = lax.slice_in_dim(keys, 0, 1), lax.slice_in_dim(keys, 1, axis.size)

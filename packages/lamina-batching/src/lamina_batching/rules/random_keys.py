@@ -6,14 +6,14 @@ from typing import Any
 from lamina_ir import prims
 from lamina_tracing.extend import bind
 
-from ..extend import move_to
+from ..extend import move_axis
 from ..tables import batching_rules
 
 __all__: list[str] = []
 
 
 def random_wrap_batching(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
-    return bind(prims.random_wrap_p, move_to(args[0], dims[0], 0), **params), 0
+    return bind(prims.random_wrap_p, move_axis(args[0], dims[0], 0), **params), 0
 
 
 batching_rules.define(prims.random_wrap_p, random_wrap_batching)

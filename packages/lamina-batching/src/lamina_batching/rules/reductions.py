@@ -7,7 +7,7 @@ from lamina_tracing.extend import bind
 from ..extend import materialise
 from ..tables import batching_rules
 
-__all__ = ["operands_of"]
+__all__ = ["split_reduce_operands"]
 
 
 def _make_reduction_rule(prim):
@@ -25,7 +25,7 @@ def _make_cumulative_rule(prim):
     return rule
 
 
-def operands_of(name, axis, args, dims):
+def split_reduce_operands(name, axis, args, dims):
     """Return (operands batched at one dimension, initial values, that dimension) of `reduce` or `reduce_window`."""
     n = len(args) // 2
     if any(d is not None for d in dims[n:]):
@@ -36,7 +36,7 @@ def operands_of(name, axis, args, dims):
 
 
 def reduce_batching(axis, args, dims, *, computation, dimensions):
-    xs, inits, d = operands_of("reduce", axis, args, dims)
+    xs, inits, d = split_reduce_operands("reduce", axis, args, dims)
     axes = tuple([a + (a >= d) for a in dimensions])
     outs = bind(prims.reduce_p, *xs, *inits, computation=computation, dimensions=axes)
     return outs, [d - sum([a < d for a in axes])] * len(xs)

@@ -5,22 +5,22 @@ from lamina_ir import prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, typeof
 
-from ..extend import materialise, move_to
+from ..extend import materialise, move_axis
 from ..tables import batching_rules
 
 __all__: list[str] = []
 
-batching_rules.hole(prims.iota_p, "it has no operands, so nothing about it is ever batched")
+batching_rules.declare_missing(prims.iota_p, "it has no operands, so nothing about it is ever batched")
 
 
 def broadcast_in_dim_batching(axis, args, dims, *, shape, broadcast_dimensions):
-    x = move_to(args[0], dims[0], 0)
+    x = move_axis(args[0], dims[0], 0)
     return bind(prims.broadcast_in_dim_p, x, shape=(axis.size, *shape),
                 broadcast_dimensions=(0, *[a + 1 for a in broadcast_dimensions])), 0
 
 
 def reshape_batching(axis, args, dims, *, new_sizes, dimensions):
-    x = move_to(args[0], dims[0], 0)
+    x = move_axis(args[0], dims[0], 0)
     if dimensions is not None:
         dimensions = (0, *[a + 1 for a in dimensions])
     return bind(prims.reshape_p, x, new_sizes=(axis.size, *new_sizes), dimensions=dimensions), 0
@@ -39,7 +39,7 @@ def squeeze_batching(axis, args, dims, *, dimensions):
 
 def expand_dims_batching(axis, args, dims, *, dimensions):
     """Move the batch axis first: then the new axes, counted in the result, shift by one."""
-    x = move_to(args[0], dims[0], 0)
+    x = move_axis(args[0], dims[0], 0)
     return bind(prims.expand_dims_p, x, dimensions=tuple([a + 1 for a in dimensions])), 0
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from lamina_ir import prims
 from lamina_tracing.extend import bind
 
-from ..batch import BatchAxis, batch_program, materialise
+from ..batch_trace import BatchAxis, batch_program, materialise
 from ..tables import batching_rules
 
 __all__: list[str] = []

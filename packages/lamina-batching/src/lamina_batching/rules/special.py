@@ -4,10 +4,10 @@ from __future__ import annotations
 from lamina_ir import prims
 
 from ..tables import batching_rules
-from .elementwise import elementwise_batching
+from .elementwise import make_elementwise_rule
 
 __all__: list[str] = []
 
 for _prim in prims.ALL:
     if _prim.elementwise and _prim.family == "special":
-        batching_rules.define(_prim, elementwise_batching(_prim))
+        batching_rules.define(_prim, make_elementwise_rule(_prim))

@@ -6,7 +6,7 @@ from lamina_tracing.extend import bind
 
 from ..extend import materialise
 from ..tables import batching_rules
-from .reductions import operands_of
+from .reductions import split_reduce_operands
 
 __all__: list[str] = []
 
@@ -27,7 +27,7 @@ def _make_window_rule(prim):
 
 
 def reduce_window_batching(axis, args, dims, **params):
-    xs, inits, d = operands_of("reduce_window", axis, args, dims)
+    xs, inits, d = split_reduce_operands("reduce_window", axis, args, dims)
     return bind(prims.reduce_window_p, *xs, *inits, **_insert_batch_axis(params, d)), [d] * len(xs)
 
 

@@ -1,21 +1,35 @@
 """Extension API for new transformations: rule tables, rewriting and splitting of nested programs, checkpoint policies.
 
 `saved_p` is the primitive for a saved value in a program with rematerialization: `saved(recomputed, saved)` returns the
-saved value, and its tangent is that of the recomputed one. `FEW` is the maximal number of cheap equations that are
+saved value, and its tangent is that of the recomputed one. `MAX_CHEAP_EQNS` is the maximal number of cheap equations that are
 recomputed for one value.
 """
-from ..again import FEW, compared, is_cheap
-from ..avals import set_axis_sizes
-from ..checkpointing import keep, resume, saved_p
-from ..needless import without_needless
-from ..primitive import bound_by
-from ..over import over_of_results, refuse_disagreement, speaks_of_axes, typed_equation, typed_program
-from ..rewrite import narrow
-from ..stages import as_scan, checkpointed, divide, in_stretches, too_many
-from ..tables import RuleTable, every_table, new_generation
-from ..wiring import Slot, Wire, Wired, backward, forward, with_signature
+from typing import TYPE_CHECKING
 
-__all__ = ["FEW", "RuleTable", "Slot", "Wire", "Wired", "as_scan", "backward", "bound_by", "checkpointed", "compared",
-           "divide", "every_table", "forward", "in_stretches", "is_cheap", "keep", "narrow", "new_generation",
-           "over_of_results", "refuse_disagreement", "resume", "saved_p", "set_axis_sizes", "speaks_of_axes", "too_many",
-           "typed_equation", "typed_program", "with_signature", "without_needless"]
+from ..layers import deprecated_getattr
+
+from .._passes.rematerialize import MAX_CHEAP_EQNS, find_compared_values, is_cheap
+from .._types.avals import set_axis_size_reader
+from .._passes.split_checkpoint import split_checkpoint, substitute_saved, saved_p
+from .._passes.drop_redundant_collectives import drop_redundant_collectives
+from .._core.primitive import set_bind
+from .._passes.varying_axes import (infer_varying_axes, check_uniform_control_flow, uses_mapped_axes,
+                                    infer_equation_types, annotate_varying_axes)
+from .._core.rewrite import dce_equation
+from .._passes.split_equation import (as_scan, wrap_in_checkpoint, split_equation, checkpointed_scan,
+                                      exceeds_residual_budget)
+from .._core.rule_table import RuleTable, list_rule_tables, invalidate_caches
+from .._core.region_view import (OperandSpec, Region, RegionView, propagate_backward, propagate_forward,
+                                 replace_signature)
+
+__all__ = ["MAX_CHEAP_EQNS", "OperandSpec", "Region", "RegionView", "RuleTable", "annotate_varying_axes", "as_scan",
+           "check_uniform_control_flow", "checkpointed_scan", "dce_equation", "drop_redundant_collectives",
+           "exceeds_residual_budget", "find_compared_values", "infer_equation_types", "infer_varying_axes",
+           "invalidate_caches", "is_cheap", "list_rule_tables", "propagate_backward", "propagate_forward",
+           "replace_signature", "saved_p", "set_axis_size_reader", "set_bind", "split_checkpoint", "split_equation",
+           "substitute_saved", "uses_mapped_axes", "wrap_in_checkpoint"]
+
+if TYPE_CHECKING:
+    from .._deprecated import *
+else:
+    __getattr__ = deprecated_getattr(__name__)

@@ -1,12 +1,12 @@
-"""What a reader in another language has to know of each op: operands, results, meaning. `docs/_generated/ops/` is written from this.
+"""Specifications of the primitives as text, for readers of saved programs in other languages.
 
-The facts themselves stand in `lamina_ir.prims`; here are the words, in a file of the same family name. Nothing that computes
-imports this.
+The pages in `docs/_generated/ops/` are generated from these texts and the facts in `lamina_ir.prims`. The families have
+the same file names as there. Only documentation tools import this package.
 """
 from __future__ import annotations
 
-from ..param_kinds import KINDS
-from ..primitive import Primitive
+from .._core.param_types import KINDS
+from .._core.primitive import Primitive
 from . import (callbacks, calls, collectives, control, convolution, custom, elementwise, factorizations, fft, indexing, maps,
                products, random_bits, random_keys, reductions, shape, solves, sorting, special, windows)
 from ._spec import HOLDS, PARAMS, OpSpec
@@ -21,14 +21,14 @@ _SPECS: dict[str, OpSpec] = {spec.name: spec for family in _FAMILIES.values() fo
 
 
 def spec_of(prim: Primitive) -> OpSpec:
-    """The words on a built-in op.
+    """Return the specification of a built-in primitive.
 
     Args:
-      prim: the op.
+      prim: the primitive.
     Returns:
       An `OpSpec`.
     Raises:
-      KeyError: it is not one of the built-in ones.
+      KeyError: it is not built-in.
 
     >>> from lamina_ir import prims
     >>> spec_of(prims.sub_p).meaning
@@ -38,26 +38,26 @@ def spec_of(prim: Primitive) -> OpSpec:
 
 
 def meaning_of_param(prim: Primitive, param: str) -> str:
-    """What a param of a built-in op means.
+    """Return the meaning of a param of a built-in primitive.
 
     Args:
-      prim: the op.
+      prim: the primitive.
       param: the param's name.
     Returns:
       A text.
 
     >>> from lamina_ir import prims
     >>> meaning_of_param(prims.top_k_p, "k")
-    'how many'
+    'the number of elements'
     """
     return spec_of(prim).params.get(param) or PARAMS[param]
 
 
 def kind_of_param(prim: Primitive, param: str) -> str:
-    """What a param of a built-in op holds.
+    """Return the kind of value of a param of a built-in primitive.
 
     Args:
-      prim: the op.
+      prim: the primitive.
       param: the param's name.
     Returns:
       A text.
@@ -71,7 +71,7 @@ def kind_of_param(prim: Primitive, param: str) -> str:
 
 
 def intro_of(family: str) -> str:
-    """What holds for all ops of a family.
+    """Return the introduction to a family of primitives.
 
     Args:
       family: its name, `Primitive.family`.

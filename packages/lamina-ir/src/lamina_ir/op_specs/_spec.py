@@ -1,4 +1,4 @@
-"""`OpSpec`: what a reader in another language has to know of an op; and what params hold and mean in general."""
+"""`OpSpec`: the specification of a primitive; and the general meanings and kinds of params."""
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -7,14 +7,14 @@ __all__ = ["HOLDS", "PARAMS", "OpSpec", "op"]
 
 
 class OpSpec(NamedTuple):
-    """The words on one op. Everything else (params, kinds, defaults, version) is a fact of its primitive.
+    """The specification of one primitive. Params, kinds, defaults and version are facts of the primitive itself.
 
     Attributes:
-      name: of the op.
-      operands: their names in order; the last may end in `...`: any number of them.
+      name: the name of the primitive.
+      operands: the names of the operands in order; a name that ends in `...` stands for any number of operands.
       result: the types of the results.
       meaning: the values of the results.
-      params: param -> its meaning, of params that mean something else here than `PARAMS` says, or that only this op has.
+      params: param -> its meaning, if it differs from that in `PARAMS` or if only this primitive has it.
     """
 
     name: str
@@ -25,7 +25,7 @@ class OpSpec(NamedTuple):
 
 
 def op(name: str, operands: str, result: str, meaning: str, /, **params: str) -> OpSpec:
-    """The spec of an op. `operands` are separated by spaces.
+    """Make a specification; the names in `operands` are separated by spaces.
 
     >>> op("neg", "x", "like x", "-x").operands
     ('x',)
@@ -34,52 +34,52 @@ def op(name: str, operands: str, result: str, meaning: str, /, **params: str) ->
                   {k: " ".join(v.split()) for k, v in params.items()})
 
 
-# What a param means wherever it stands, unless an op's own words say otherwise.
+# The meaning of params, unless the specification of a primitive overrides it.
 PARAMS = {
     "axes": "axes of x that are combined and are not in the result",
-    "axis": "the axis along which the op works",
+    "axis": "the axis of the operation",
     "axis_index_groups": "null: all members of the axis are one group; else groups of indices along the axis (or the axes, the "
-                         "first the slowest), each index once: each group is for itself, its members in the order given",
+                         "first the slowest), each index once: each group is separate, its members in the given order",
     "axis_name": "the name of a mapped axis, or a tuple of names; the first is the slowest",
-    "axis_size": "how many members the axis, or each group, has",
+    "axis_size": "the number of members of the axis, or of each group",
     "backend": "where to compile for; no part of the meaning",
-    "base_dilation": "per axis: the elements of the array stand so many places apart",
-    "batch": "lengths of the axes over which the function is called one by one, the outermost first",
+    "base_dilation": "per axis: the distance of the elements of the array in positions",
+    "batch": "lengths of the axes over which the function is called once per position, the outermost first",
     "call_jaxpr": "the program",
     "callback": "the function, by its name",
-    "conjugate_a": "whether the conjugate of a is meant",
-    "devices": "which devices run it, or null; no part of the meaning",
-    "device": "where to run; no part of the meaning",
-    "donated_invars": "per operand, whether its memory may be used again; no part of the meaning",
+    "conjugate_a": "whether the conjugate of a is used",
+    "devices": "the devices that run it, or null; no part of the meaning",
+    "device": "the device that runs it; no part of the meaning",
+    "donated_invars": "per operand, whether its memory may be reused; no part of the meaning",
     "dtype": "the element type of the result",
     "global_arg_shapes": "of maps over several processes; else a null per operand; no part of the meaning",
-    "global_axis_size": "how many members the axis has in all processes together; null: axis_size",
+    "global_axis_size": "the number of members of the axis in all processes; null: axis_size",
     "here": "of maps over several processes; else empty",
     "indices_are_sorted": "a promise; no part of the meaning",
     "inline": "no part of the meaning",
-    "lower": "whether the lower triangle is meant, else the upper one; the other one is not read",
+    "lower": "whether the lower triangle is used, else the upper one; the other one is not read",
     "mapped": "per operand, per axis of `batch`: whether the operand has that axis (they lead, in this order)",
-    "mode": "what happens to windows that do not lie inside",
-    "name": "for people; no part of the meaning",
-    "num_consts": "how many of the operands are constants of the program, which lead",
+    "mode": "the handling of windows that are not inside",
+    "name": "a name for printing; no part of the meaning",
+    "num_consts": "how many of the first operands are constants of the program",
     "ordered": "whether effects keep their order; no part of the values",
-    "padding": "per axis (low, high): places put before and after, or cropped where negative",
+    "padding": "per axis (low, high): positions added before and after, or removed if negative",
     "precision": "a hint for accelerators; no part of the meaning",
     "preferred_element_type": "the element type of the result; null: that of the operands",
     "result_dtypes": "the element type of each result of one call",
     "result_shapes": "the shape of each result of one call",
-    "select": "'ge' chooses the largest element of a window, 'le' the smallest, the first of equals",
+    "select": "'ge' selects the largest element of a window, 'le' the smallest, the first of equals",
     "shape": "the shape of the result",
     "slice_sizes": "the length of the window along each axis of x",
-    "threaded": "whether a last operand i32[] and a last result i32[], equal to it, hand on the order of effects",
-    "tiled": "whether parts are put together along, or cut from, an axis that is there; else an axis comes or goes",
+    "threaded": "whether it has an order token: a last operand i32[] and a last result i32[] equal to it",
+    "tiled": "whether parts are concatenated along, or split from, an existing axis; else an axis is added or removed",
     "unique_indices": "a promise; no part of the meaning",
-    "window_dilation": "per axis: the elements of a window stand so many places apart",
-    "window_dimensions": "per axis: how many elements a window has",
-    "window_strides": "per axis: how many places further the next window begins",
+    "window_dilation": "per axis: the distance of the elements of a window in positions",
+    "window_dimensions": "per axis: the number of elements of a window",
+    "window_strides": "per axis: the distance between the starts of windows in positions",
 }
 
-# What params hold that no kind of `param_kinds` describes.
+# The kinds of values of params without an entry in `core.param_types`.
 HOLDS = {
     "algorithm": "an enum `RandomAlgorithm`",
     "auto": "a frozenset of names",

@@ -23,10 +23,10 @@ SPECS = [
        upper word of s0), counter t is (lower, upper word of s1 + t). 64 bits: an element of counter t is the first word
        plus 2^32 times the second, in row-major order. Fewer: let a be the first axis of even length, else the longest (the
        first of equals); half is the shape with ceil(n / 2) along a; counters run over half in row-major order, and the two
-       words of the one at j along a are the elements 2 j and 2 j + 1 along a (what is too much is left out), their lower
+       words of the one at j along a are the elements 2 j and 2 j + 1 along a (surplus elements are dropped), their lower
        bits.""", algorithm="an enum `RandomAlgorithm`"),
     op("rng_uniform", "a b", "the dtype of a, shape `shape`",
-       "Numbers drawn evenly from [a, b), of floats or integers; never the same. a where integers b <= a."),
+       "Of floats or integers: numbers drawn uniformly from [a, b), not reproducible. a if integers b <= a."),
     op("threefry2x32", "k0 k1 x0 x1", "two u32 of the operands' shape",
        "Of u32 of one shape, or of rank 0: x0 and x1 after Threefry-2x32, element by element."),
 ]

@@ -1,12 +1,12 @@
-"""Specs of the reductions and cumulations."""
+"""Specs of reductions and cumulative operations."""
 from ._spec import op
 
 __all__ = ["INTRO", "SPECS"]
 
 INTRO = """
 The elements along the axes are combined, for each index along the others. Floats of 16 bits and fewer are combined in f32 and
-rounded once, integers modulo 2 to the number of their bits. Extremes: NaN if there is one; complex numbers by real, then
-imaginary part; over nothing the lowest or the highest value of the dtype (infinite, where there is one).
+rounded once, integers modulo 2 to the number of their bits. Maxima and minima: NaN if there is one; complex numbers are
+ordered by real, then imaginary part; of no elements the lowest or the highest value of the dtype (infinite if it has one).
 """
 
 SPECS = [
@@ -25,19 +25,19 @@ SPECS = [
     op("cumsum", "x", "like x", "y[k] is the sum of x[0], ..., x[k] along `axis`.",
        reverse="whether it goes from the end to the front"),
     op("reduce_and", "x", "the dtype of x; its shape without `axes`",
-       "Of integers and bool: bit by bit and; over nothing all bits are 1."),
-    op("reduce_max", "x", "the dtype of x; its shape without `axes`", "Of anything: the largest."),
-    op("reduce_min", "x", "the dtype of x; its shape without `axes`", "Of anything: the smallest."),
+       "Of integers and bool: bitwise and; of no elements all bits are 1."),
+    op("reduce_max", "x", "the dtype of x; its shape without `axes`", "Of any dtype: the largest."),
+    op("reduce_min", "x", "the dtype of x; its shape without `axes`", "Of any dtype: the smallest."),
     op("reduce_or", "x", "the dtype of x; its shape without `axes`",
-       "Of integers and bool: bit by bit or; over nothing 0."),
+       "Of integers and bool: bitwise or; of no elements 0."),
     op("reduce", "x... init...", "as many arrays as there are x; each of its dtype, of the shape without `dimensions`",
-       """The first half of the operands are arrays of one shape, the second half a start of rank 0 for each, of its
+       """The first half of the operands are arrays of one shape, the second half an initial value of rank 0 for each, of its
        dtype. For each index of the result: state = init; for each element along `dimensions`, in row-major order, state =
-       computation(state..., elements...). The order is free where `computation` is associative and commutative and init
-       neutral.""", computation="a program of states and elements, all of rank 0, that gives new states",
+       computation(state..., elements...). The order is free if `computation` is associative and commutative and init
+       is neutral.""", computation="a program of states and elements, all of rank 0, that returns new states",
        dimensions="the axes"),
-    op("reduce_prod", "x", "the dtype of x; its shape without `axes`", "Of numbers: the product; over nothing 1."),
-    op("reduce_sum", "x", "the dtype of x; its shape without `axes`", "Of numbers: the sum; over nothing 0."),
+    op("reduce_prod", "x", "the dtype of x; its shape without `axes`", "Of numbers: the product; of no elements 1."),
+    op("reduce_sum", "x", "the dtype of x; its shape without `axes`", "Of numbers: the sum; of no elements 0."),
     op("reduce_xor", "x", "the dtype of x; its shape without `axes`",
-       "Of integers and bool: bit by bit exclusive or; over nothing 0."),
+       "Of integers and bool: bitwise exclusive or; of no elements 0."),
 ]

@@ -1,7 +1,8 @@
 """All built-in primitives, as `<name>_p`; one module per family, with the same file names in every package."""
-from .. import param_kinds as _param_kinds
-from ..primitive import Primitive as _Primitive
-from ..primitive import by_name, register  # noqa: F401  (`by_name` is part of this namespace, and of pickles)
+from .._core import param_types as _param_kinds
+from .._core.primitive import Primitive as _Primitive
+# `get_primitive` is part of this namespace, and pickles refer to it
+from .._core.primitive import get_primitive, register_primitive  # noqa: F401
 from . import (callbacks, calls, collectives, control, convolution, custom, elementwise, factorizations, fft,
                indexing, maps, products, random_bits, random_keys, reductions, shape, solves, sorting, special, windows)
 from .callbacks import *
@@ -30,6 +31,7 @@ FAMILIES = (elementwise, special, shape, reductions, windows, products, convolut
 ALL = tuple(getattr(family, name) for family in FAMILIES for name in family.__all__
             if isinstance(getattr(family, name), _Primitive))
 for _p in ALL:
-    register(_p)
-    _p.kinds |= {n: _param_kinds.BUILT_IN[n] for n in _p.params if n in _param_kinds.BUILT_IN and n not in _p.axis_params}
-    _p.unsaid = ()  # built-in primitives that hold programs all have a region signature
+    register_primitive(_p)
+    _p.kinds |= {n: _param_kinds.BUILTIN_KINDS[n] for n in _p.params
+                 if n in _param_kinds.BUILTIN_KINDS and n not in _p.axis_params}
+    _p.undeclared_programs = ()  # built-in primitives that hold programs all have a region signature

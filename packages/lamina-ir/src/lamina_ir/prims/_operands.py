@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..avals import ShapedArray
+from .._types.avals import ShapedArray
 from ..errors import DTypeError, ShapeError
 
 __all__ = ["check_operands", "run_param"]
@@ -18,7 +18,7 @@ def check_operands(where: str, program: Any, avals: Sequence[ShapedArray]) -> No
     for i, (v, got) in enumerate(zip(wanted, avals)):
         if v.aval is not got and not v.aval.same_type(got):
             kind = ShapeError if v.aval.shape != got.shape else DTypeError
-            raise kind(f"{where} takes {v.aval.long()} as operand {i}; got {got.long()}")
+            raise kind(f"{where} takes {v.aval.str_long()} as operand {i}; got {got.str_long()}")
 
 
 def run_param(name: str) -> dict[str, Any]:

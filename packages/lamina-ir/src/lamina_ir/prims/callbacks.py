@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from .._excerpt import excerpt
-from ..avals import ShapedArray, shaped
+from .._util.short_repr import short_repr
+from .._types.avals import ShapedArray, shaped
 from ..errors import CallbackError, CheckError, DTypeError, ShapeError
-from ..params import register_param_type
-from ..primitive import Primitive
-from ..turns import axes_text, by_device, running_device, running_places, running_turns, turns_text
+from .._types.param_values import register_param_type
+from .._core.primitive import Primitive
+from .._core.loop_context import (format_axes, run_per_device, running_device, running_axis_positions,
+                                  running_iterations, format_iterations)
 
 __all__ = ["HostCall", "HostFunction", "debug_callback_p", "io_callback_p", "pure_callback_p", "register_host_function"]
 
@@ -86,15 +87,15 @@ class HostFunction:
         """Return the function with `device` as the default calling device."""
         return self._replace(device=device)
 
-    def taking(self, function: Callable[..., Any], **how: Any) -> HostFunction:
+    def with_function(self, function: Callable[..., Any], **how: Any) -> HostFunction:
         """Return it with another Python function."""
         return self._replace(function=function, **how)
 
-    def inside(self, loops: tuple[tuple[str, Any], ...]) -> HostFunction:
+    def in_loops(self, loops: tuple[tuple[str, Any], ...]) -> HostFunction:
         """Return it with the iteration numbers of these loops as last operands."""
         return self._replace(loops=loops)
 
-    def over(self, name: Any) -> HostFunction:
+    def with_batch_axis(self, name: Any) -> HostFunction:
         """Return it with one more outermost batch axis, named `name` (None: unnamed)."""
         return self._replace(names=(name, *self.names))  # type: ignore[attr-defined]
 
@@ -134,7 +135,7 @@ def register_host_function(name: str, function: Callable[..., Any]) -> HostFunct
     """
     if not isinstance(name, str) or not callable(function):
         raise TypeError("register_host_function: expected a name and a function; got "
-                        f"{excerpt(name)} and {excerpt(function)}")
+                        f"{short_repr(name)} and {short_repr(function)}")
     if _registered.setdefault(name, function) is not function:
         raise ValueError(f"register_host_function: another function is already registered as {name!r}")
     return HostFunction(name)
@@ -150,7 +151,7 @@ def _check_batch(name: str, avals: Sequence[ShapedArray], batch: tuple[int, ...]
             raise ShapeError(f"{name}: mapped[{i}] must have one flag per batch axis {batch}; got {flags}")
         wanted = tuple(n for n, on in zip(batch, flags) if on)
         if a.shape[:len(wanted)] != wanted:
-            raise ShapeError(f"{name}: operand {i} must lead with the batch axes {wanted}; got {a.long()}")
+            raise ShapeError(f"{name}: operand {i} must lead with the batch axes {wanted}; got {a.str_long()}")
 
 
 def _infer(name: str) -> Callable[..., list[ShapedArray]]:
@@ -247,7 +248,7 @@ class HostCall:
                 a = np.asarray(x)
                 if a.shape != shape or (a.dtype != dtype and not _narrows(x, a.dtype, dtype)):
                     raise self._error(f"{self.name}: result {i} of the callback `{self.callback.name}` must be "
-                                      f"{shaped(shape, dtype).long()}, as its result_shape_dtypes say; got "
+                                      f"{shaped(shape, dtype).str_long()}, as its result_shape_dtypes say; got "
                                       f"{a.dtype.name}{list(a.shape)}", at)
                 x = np.ascontiguousarray(a.astype(dtype, copy=False)).reshape(shape)
             found.append(x)
@@ -265,14 +266,14 @@ class HostCall:
         if loops:
             running = [(op, int(i), line) for (op, line), i in zip(loops, np.reshape(iterations, -1))]
         else:
-            running = running_turns()
+            running = [*running_iterations()]
         if running:
-            details.append(turns_text(running).removeprefix(", "))
+            details.append(format_iterations(running).removeprefix(", "))
         if self.where is not None:
             details += filter(None, [self.where(device)])
         elif device is not None:
-            places = running_places()
-            details.append(f"at {axes_text(places)}" if places else f"on device {device} of the mapped axes")
+            places = running_axis_positions()
+            details.append(f"at {format_axes(places)}" if places else f"on device {device} of the mapped axes")
         return kind(text + (f"; {', '.join(details)}" if details else ""))
 
 
@@ -298,7 +299,7 @@ def _spmd(name: str) -> Callable[..., Any]:
     call = _numpy(name)
 
     def implementation(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
-        return by_device(env.size, lambda d: call(*[xs[d] for xs in args], **params))
+        return run_per_device(env.size, lambda d: call(*[xs[d] for xs in args], **params))
     return implementation
 
 

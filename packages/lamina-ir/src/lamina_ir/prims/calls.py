@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..avals import ShapedArray, shaped
-from ..binds import Axis
+from .._types.avals import ShapedArray, shaped
+from .._core.axis_binding import SingleAxisBinding
 from ..errors import ExecutionError, ShapeError
-from ..flow import Flow, held
-from ..primitive import Primitive
-from ..spmd import PROCESSES, AxisEnv, checked_axis_name
+from .._core.region_signature import RegionSignature, const_operands
+from .._core.primitive import Primitive
+from .._core.axis_env import PROCESSES, AxisEnv, check_axis_name
 from ._operands import check_operands, run_param
 
 __all__ = ["xla_call_p", "xla_pmap_p"]
@@ -25,7 +25,7 @@ def _call_infer(*avals: ShapedArray, call_jaxpr: Any, **_: Any) -> list[ShapedAr
 xla_call_p = Primitive(
     "xla_call", params=("call_jaxpr", "name", "donated_invars", "inline", "device", "backend"), family="calls",
     infer=_call_infer, multiple=True, spec="func.call", **run_param("call_jaxpr"),
-    flow=Flow(held(), body="call_jaxpr", spent={"donated_invars": False}),
+    region_signature=RegionSignature(const_operands(), body="call_jaxpr", transient={"donated_invars": False}),
     defaults={"donated_invars": (), "inline": False, "device": None, "backend": None})
 
 
@@ -35,13 +35,13 @@ def member_aval(aval: ShapedArray, axis: int | None, size: int, what: str) -> Sh
         return aval
     if not 0 <= axis < len(aval.shape) or aval.shape[axis] != size:
         raise ShapeError(f"xla_pmap: {what} is mapped along axis {axis}, which must have the axis_size {size}; "
-                         f"got {aval.long()}")
+                         f"got {aval.str_long()}")
     return shaped(aval.shape[:axis] + aval.shape[axis + 1:], aval.dtype, aval.weak_type)
 
 
 def _pmap_infer(*avals: ShapedArray, call_jaxpr: Any, axis_name: Any, axis_size: int, in_axes: tuple[int | None, ...],
                 out_axes: tuple[int | None, ...], global_axis_size: int | None = None, **_: Any) -> list[ShapedArray]:
-    checked_axis_name("xla_pmap", axis_name)
+    check_axis_name("xla_pmap", axis_name)
     if global_axis_size is not None and global_axis_size < axis_size:
         raise ShapeError("xla_pmap: global_axis_size, the axis size over all processes, must be at least axis_size, the "
                          f"members in this process; got {global_axis_size} and {axis_size}")
@@ -54,10 +54,10 @@ def _pmap_infer(*avals: ShapedArray, call_jaxpr: Any, axis_name: Any, axis_size:
         raise ShapeError(f"xla_pmap: out_axes {out_axes} must have one entry per result; call_jaxpr has {len(outs)}")
     results = []
     for v, axis in zip(outs, out_axes):
-        aval = v.aval.differing(v.aval.over - {axis_name})
+        aval = v.aval.with_varying_axes(v.aval.varying_axes - {axis_name})
         if axis is not None:
             if not 0 <= axis <= len(aval.shape):
-                raise ShapeError(f"xla_pmap: out_axes {axis} is out of range for a result {aval.long()} per device")
+                raise ShapeError(f"xla_pmap: out_axes {axis} is out of range for a result {aval.str_long()} per device")
             aval = shaped(aval.shape[:axis] + (axis_size,) + aval.shape[axis:], aval.dtype, aval.weak_type)
         results.append(aval)
     return results
@@ -93,6 +93,8 @@ xla_pmap_p = Primitive(
     "xla_pmap", params=("axis_name", "axis_size", "backend", "call_jaxpr", "devices", "donated_invars",
                         "global_arg_shapes", "global_axis_size", "in_axes", "name", "out_axes"),
     family="calls", infer=_pmap_infer, numpy=_pmap_numpy, spmd=_pmap_spmd, multiple=True,
-    flow=Flow(held(), body="call_jaxpr", binds=Axis("axis_name", "axis_size", "global_axis_size"), each={"in_axes": 0},
-              results={"out_axes": 0}, spent={"donated_invars": False, "global_arg_shapes": None}),
+    region_signature=RegionSignature(
+        const_operands(), body="call_jaxpr", axis_binding=SingleAxisBinding("axis_name", "axis_size", "global_axis_size"),
+        per_operand={"in_axes": 0}, per_result={"out_axes": 0},
+        transient={"donated_invars": False, "global_arg_shapes": None}),
     spec="num_replicas / num_partitions of the module")

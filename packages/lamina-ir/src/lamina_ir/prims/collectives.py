@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..avals import Axes, ShapedArray, shaped
+from .._types import dtypes
+from .._types.avals import Axes, ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
-from ..primitive import Primitive
-from ..spmd import axis_names, checked_groups, checked_permutation, split_axes
+from .._core.primitive import Primitive
+from .._core.axis_env import check_axis_names, check_groups, check_permutation, split_axis_names
 
 __all__ = ["all_gather_p", "all_to_all_p", "axis_index_p", "pmax_p", "pmin_p", "ppermute_p", "psum_p",
            "psum_scatter_p"]
@@ -34,16 +34,16 @@ def _total(xs: Any, ufunc: np.ufunc, axis: Any = 0) -> Any:
 def _check_axis(name: str, x: ShapedArray, axis: int, param: str, limit: int | None = None) -> None:
     limit = len(x.shape) if limit is None else limit
     if not 0 <= axis < limit:
-        raise ShapeError(f"{name}: {param} {axis} is out of range for operand {x.long()}; expected 0 <= {param} < "
+        raise ShapeError(f"{name}: {param} {axis} is out of range for operand {x.str_long()}; expected 0 <= {param} < "
                          f"{limit}")
 
 
 def _raise_bad_size(name: str, x: ShapedArray, axis: int, tiled: bool, axis_size: int, axis_name: Any,
                     axis_index_groups: Any) -> None:
-    names = ", ".join(map(repr, axis_names(name, axis_name)))
+    names = ", ".join(map(repr, check_axis_names(name, axis_name)))
     whose = f"the mapped axis {names}" if axis_index_groups is None else f"a group of the mapped axis {names}"
     raise ShapeError(f"{name}: axis {axis} of the operand must {'be a multiple of' if tiled else 'have'} the size of {whose}, "
-                     f"{axis_size}; got {x.long()}")
+                     f"{axis_size}; got {x.str_long()}")
 
 
 def _varying_axes_of_group_result(total: Axes, names: Axes, params: dict[str, Any], bound: Axes) -> Axes:
@@ -55,17 +55,17 @@ def _varying_axes_of_group_result(total: Axes, names: Axes, params: dict[str, An
 # --- reductions over devices: psum, pmax, pmin --------------------------------------------------------------------
 def _reduce_infer(name: str, numbers: bool) -> Callable[..., list[ShapedArray]]:
     def infer(*avals: ShapedArray, axes: tuple[Any, ...], axis_index_groups: Any = None) -> list[ShapedArray]:
-        names, local = split_axes(name, axes)
-        checked_groups(name, None, axis_index_groups, names)
+        names, local = split_axis_names(name, axes)
+        check_groups(name, None, axis_index_groups, names)
         if len(set(local)) < len(local):
             raise ShapeError(f"{name}: axes must be different axes of the operand; got {axes}")
         outs = []
         for i, x in enumerate(avals):
             if numbers and not dtypes.is_number(x.dtype):
-                raise DTypeError(f"{name}: expected numbers; got operand {i} of type {x.long()}. Convert it first")
+                raise DTypeError(f"{name}: expected numbers; got operand {i} of type {x.str_long()}. Convert it first")
             if not numbers and dtypes.is_complex(x.dtype):
-                raise DTypeError(f"{name}: complex numbers have no order; got operand {i} of type {x.long()}. Use the real and "
-                                 "imaginary parts")
+                raise DTypeError(f"{name}: complex numbers have no order; got operand {i} of type {x.str_long()}. Use the "
+                                 "real and imaginary parts")
             if local:
                 for a in local:
                     _check_axis(name, x, a, "axes")
@@ -77,7 +77,7 @@ def _reduce_infer(name: str, numbers: bool) -> Callable[..., list[ShapedArray]]:
 
 def _reduce_numpy(ufunc: np.ufunc) -> Callable[..., Any]:
     def implementation(env: Any, *operands: list[Any], axes: tuple[Any, ...], axis_index_groups: Any = None) -> Any:
-        names, local = split_axes("a collective", axes)
+        names, local = split_axis_names("a collective", axes)
         results = []
         for xs in operands:
             xs = [_total(x, ufunc, local) for x in xs] if local else list(xs)
@@ -93,7 +93,7 @@ def _reduce_numpy(ufunc: np.ufunc) -> Callable[..., Any]:
 def _reduction(name: str, ufunc: np.ufunc, numbers: bool = False) -> Primitive:
     return Primitive(name, params=("axes", "axis_index_groups"), family="collectives", multiple=True, spec="all_reduce",
                      axis_params=("axes",), infer=_reduce_infer(name, numbers), numpy=_reduce_numpy(ufunc),
-                     over=_varying_axes_of_group_result)
+                     varying_axes=_varying_axes_of_group_result)
 
 
 # psum is linear in all operands together. Their number varies, so the derivative rules state that, not `linear_in`.
@@ -105,8 +105,8 @@ pmin_p = _reduction("pmin", np.minimum)
 # --- all_gather, psum_scatter, all_to_all -------------------------------------------------------------------------
 def _check_group_sizes(name: str, axis_name: Any, axis_size: int, axis_index_groups: Any) -> None:
     """Check what is known about the groups without the axis environment."""
-    names = axis_names(name, axis_name)
-    groups = checked_groups(name, None, axis_index_groups, names, equal=True)
+    names = check_axis_names(name, axis_name)
+    groups = check_groups(name, None, axis_index_groups, names, equal=True)
     if groups is not None and any(len(g) != axis_size for g in groups):
         raise ShapeError(f"{name}: axis_size {axis_size} must be the size of each group; got axis_index_groups {groups}")
 
@@ -144,7 +144,7 @@ def _psum_scatter_infer(x: ShapedArray, *, axis_size: int, scatter_dimension: in
     _check_group_sizes("psum_scatter", axis_size=axis_size, **groups)
     _check_axis("psum_scatter", x, d, "scatter_dimension")
     if not dtypes.is_number(x.dtype):
-        raise DTypeError(f"psum_scatter: expected numbers; got {x.long()}. Convert it first")
+        raise DTypeError(f"psum_scatter: expected numbers; got {x.str_long()}. Convert it first")
     if shape[d] % axis_size if tiled else shape[d] != axis_size:
         _raise_bad_size("psum_scatter", x, d, tiled, axis_size, **groups)  # StableHLO reduce_scatter C8
     mid = (shape[d] // axis_size,) if tiled else ()
@@ -190,7 +190,7 @@ def _all_to_all(env: Any, xs: list[Any], *, concat_axis: int, split_axis: int, t
 
 all_gather_p = Primitive("all_gather", params=("all_gather_dimension", *_GROUPED, "tiled"), family="collectives",
                          infer=_all_gather_infer, numpy=_all_gather, linear_in=(0,), axis_params=("axis_name",),
-                         spec="all_gather", over=_varying_axes_of_group_result)
+                         spec="all_gather", varying_axes=_varying_axes_of_group_result)
 psum_scatter_p = Primitive("psum_scatter", params=(*_GROUPED, "scatter_dimension", "tiled"), family="collectives",
                            infer=_psum_scatter_infer, numpy=_psum_scatter, linear_in=(0,), axis_params=("axis_name",),
                            spec="reduce_scatter")
@@ -201,13 +201,13 @@ all_to_all_p = Primitive("all_to_all", params=(*_GROUPED, "concat_axis", "split_
 
 # --- ppermute, axis_index -----------------------------------------------------------------------------------------
 def _ppermute_infer(x: ShapedArray, *, axis_name: Any, perm: tuple[tuple[int, int], ...]) -> ShapedArray:
-    checked_permutation("ppermute", None, perm, axis_names("ppermute", axis_name))
+    check_permutation("ppermute", None, perm, check_axis_names("ppermute", axis_name))
     return x
 
 
 def _ppermute(env: Any, xs: list[Any], *, axis_name: Any, perm: tuple[tuple[int, int], ...]) -> list[Any]:
     out = [np.zeros_like(x) for x in xs]
-    checked_permutation("ppermute", env.axis_size(axis_name), perm, axis_name)
+    check_permutation("ppermute", env.axis_size(axis_name), perm, axis_name)
     for group in env.groups(axis_name):
         for source, destination in perm:
             out[group[destination]] = xs[group[source]]
@@ -215,7 +215,7 @@ def _ppermute(env: Any, xs: list[Any], *, axis_name: Any, perm: tuple[tuple[int,
 
 
 def _axis_index_infer(*, axis_name: Any) -> ShapedArray:
-    axis_names("axis_index", axis_name)
+    check_axis_names("axis_index", axis_name)
     return shaped((), _I32)
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ..avals import ShapedArray, shaped
+from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, MissingRuleError, ProgramError, ShapeError
-from ..flow import Flow, carried, chooses, held, stacked
-from ..primitive import Primitive
-from ..program import subprograms
-from ..spmd import PROCESSES
-from ..turns import begins, by_device
+from .._core.region_signature import RegionSignature, carry_operands, selector_operand, const_operands, scanned_operands
+from .._core.primitive import Primitive
+from .._core.jaxpr import subprograms
+from .._core.axis_env import PROCESSES
+from .._core.loop_context import begin_iteration, run_per_device
 from ._operands import check_operands
 
 __all__ = ["cond_p", "platform_index_p", "platform_number", "scan_p", "while_p"]
@@ -28,7 +28,7 @@ def _common_types(where: str, got: Sequence[ShapedArray], wanted: Sequence[Shape
     for i, (a, b) in enumerate(zip(got, wanted)):
         if a is not b and not a.same_type(b):
             kind = ShapeError if a.shape != b.shape else DTypeError
-            raise kind(f"{where} must have a result {i} of type {b.long()}; got {a.long()}")
+            raise kind(f"{where} must have a result {i} of type {b.str_long()}; got {a.str_long()}")
     return [a if a.weak_type <= b.weak_type else b for a, b in zip(got, wanted)]
 
 
@@ -51,7 +51,7 @@ def _spans_processes(program: Any) -> bool:
 def _cond_infer(index: ShapedArray, *avals: ShapedArray, branches: tuple[Any, ...]) -> list[ShapedArray]:
     if index.shape or index.dtype != np.dtype("int32"):
         kind = ShapeError if index.shape else DTypeError
-        raise kind(f"cond: index must be int32[]; got {index.long()}")
+        raise kind(f"cond: index must be int32[]; got {index.str_long()}")
     if not branches:
         raise ShapeError("cond: branches must have at least one program")
     outs = branches[0].out_avals
@@ -79,11 +79,12 @@ def _cond_spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]
     if _needs_lockstep(env, *branches):
         raise ProgramError("cond: devices take different branches, and the branches communicate; the index must be the "
                            "same on all devices")
-    return by_device(env.size, lambda d: run(picked[d], [xs[d] for xs in args[1:]]))
+    return run_per_device(env.size, lambda d: run(picked[d], [xs[d] for xs in args[1:]]))
 
 
 cond_p = Primitive("cond", params=("branches",), family="control", infer=_cond_infer, numpy=_cond_numpy, spmd=_cond_spmd,
-                   multiple=True, flow=Flow(chooses(), held(), body="branches"), spec="case")
+                   multiple=True, region_signature=RegionSignature(selector_operand(), const_operands(), body="branches"),
+                   spec="case")
 
 
 # --- platform_index: the branch for the platform of the program ---------------------------------------------------
@@ -114,7 +115,7 @@ def _while_infer(*avals: ShapedArray, cond_jaxpr: Any, body_jaxpr: Any, cond_nco
     check_operands("while: body_jaxpr", body_jaxpr, avals[cond_nconsts:])
     pred = cond_jaxpr.out_avals
     if len(pred) != 1 or pred[0].shape or pred[0].dtype != np.bool_:
-        raise DTypeError(f"while: cond_jaxpr must have one result bool[]; got {', '.join(a.long() for a in pred)}")
+        raise DTypeError(f"while: cond_jaxpr must have one result bool[]; got {', '.join(a.str_long() for a in pred)}")
     if max_iters is not None and max_iters < 0:
         raise ShapeError(f"while: max_iters must be None or at least 0; got {max_iters}")
     return _common_types("while: body_jaxpr", body_jaxpr.out_avals, carry)
@@ -129,17 +130,17 @@ def _run_while(run: Any, truth: Any, args: Sequence[Any], cond_jaxpr: Any, body_
     n = cond_nconsts + body_nconsts
     cond_consts, body_consts, carry = args[:cond_nconsts], args[cond_nconsts:n], args[n:]
     count = 0
-    begins(0)
+    begin_iteration(0)
     while count != max_iters and truth(run(cond_jaxpr, (*cond_consts, *carry))[0]):
         carry = run(body_jaxpr, (*body_consts, *carry))
         count += 1
-        begins(count)
+        begin_iteration(count)
     return carry
 
 
 def _while_spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
     if not _needs_lockstep(env, params["cond_jaxpr"], params["body_jaxpr"]):
-        return by_device(env.size, lambda d: _while_numpy(run, *[xs[d] for xs in args], **params))
+        return run_per_device(env.size, lambda d: _while_numpy(run, *[xs[d] for xs in args], **params))
 
     def truth(preds: Sequence[Any]) -> bool:
         if len({bool(p) for p in preds}) > 1:
@@ -153,8 +154,9 @@ def _while_spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any
 while_p = Primitive("while", params=("body_jaxpr", "body_nconsts", "cond_jaxpr", "cond_nconsts", "max_iters"),
                     family="control", infer=_while_infer, numpy=_while_numpy, spmd=_while_spmd,
                     multiple=True,
-                    flow=Flow(held("cond_nconsts", of="cond_jaxpr"), held("body_nconsts", of="body_jaxpr"), carried(),
-                              body="body_jaxpr", test="cond_jaxpr", bound="max_iters"),
+                    region_signature=RegionSignature(
+                        const_operands("cond_nconsts", of="cond_jaxpr"), const_operands("body_nconsts", of="body_jaxpr"),
+                        carry_operands(), body="body_jaxpr", test="cond_jaxpr", max_iters="max_iters"),
                     defaults={"max_iters": None}, spec="while")
 
 
@@ -165,7 +167,7 @@ def _scan_infer(*avals: ShapedArray, jaxpr: Any, length: int, num_consts: int, n
     for i, a in enumerate(avals[n:], n):
         if not a.shape or a.shape[0] != length:
             raise ShapeError(f"scan: operand {i} is scanned over and must have a leading axis of length {length}; got "
-                             f"{a.long()}")
+                             f"{a.str_long()}")
     slices = tuple(shaped(a.shape[1:], a.dtype, a.weak_type) for a in avals[n:])
     check_operands("scan: jaxpr", jaxpr, avals[:n] + slices)
     outs = jaxpr.out_avals
@@ -182,7 +184,7 @@ def _run_scan(run: Any, cut: Any, stack: Any, args: Sequence[Any], jaxpr: Any, l
     avals = jaxpr.out_avals[num_carry:]
     ys: list[list[Any]] = [[] for _ in avals]
     for i in reversed(range(length)) if reverse else range(length):
-        begins(i)
+        begin_iteration(i)
         outs = run(jaxpr, consts + carry + [cut(x, i) for x in xs])
         carry = list(outs[:num_carry])
         for slices, y in zip(ys, outs[num_carry:]):
@@ -208,5 +210,6 @@ def _scan_spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]
 scan_p = Primitive("scan", params=("jaxpr", "length", "num_carry", "num_consts", "reverse", "unroll"),
                    family="control", infer=_scan_infer, numpy=_scan_numpy, spmd=_scan_spmd,
                    multiple=True, spec="while",
-                   flow=Flow(held("num_consts"), carried("num_carry"), stacked(), body="jaxpr", length="length",
-                             reverse="reverse"))
+                   region_signature=RegionSignature(
+                       const_operands("num_consts"), carry_operands("num_carry"), scanned_operands(), body="jaxpr",
+                       length="length", reverse="reverse"))

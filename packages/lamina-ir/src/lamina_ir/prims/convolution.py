@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import dtypes
-from ..avals import ShapedArray, shaped
+from .._types import dtypes
+from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
-from ..params import register_param_type
-from ..primitive import Primitive
+from .._types.param_values import register_param_type
+from .._core.primitive import Primitive
 from .products import product_dtype
 from .windows import _check_lists, dilate_and_pad, window_count
 
@@ -46,7 +46,7 @@ def _conv_infer(lhs: ShapedArray, rhs: ShapedArray, *, batch_group_count: int,
                 dimension_numbers: ConvDimensionNumbers, feature_group_count: int, lhs_dilation: tuple[int, ...],
                 padding: tuple[tuple[int, int], ...], precision: Any, preferred_element_type: np.dtype | None,
                 rhs_dilation: tuple[int, ...], window_strides: tuple[int, ...]) -> ShapedArray:
-    got = f"got lhs {lhs.long()}, rhs {rhs.long()}"
+    got = f"got lhs {lhs.str_long()}, rhs {rhs.str_long()}"
 
     def fail(problem: str) -> None:
         raise ShapeError(f"{_CALL}: {problem}; {got}, {dimension_numbers}, feature_group_count {feature_group_count}, "
@@ -60,7 +60,7 @@ def _conv_infer(lhs: ShapedArray, rhs: ShapedArray, *, batch_group_count: int,
         if sorted(spec) != list(range(ndim)):
             fail("each part of dimension_numbers must name every axis once")  # C13, C18, C20
     # C2-C8
-    _check_lists(_CALL, ndim - 2, f"the {ndim - 2} spatial axes of lhs {lhs.long()}", window_strides=window_strides,
+    _check_lists(_CALL, ndim - 2, f"the {ndim - 2} spatial axes of lhs {lhs.str_long()}", window_strides=window_strides,
                  padding=padding, lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation)
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     batch, features, *space = [lhs.shape[a] for a in lhs_spec]
@@ -84,7 +84,7 @@ def _conv_infer(lhs: ShapedArray, rhs: ShapedArray, *, batch_group_count: int,
         raise DTypeError(f"{_CALL}: expected operands of an integer, float or complex dtype; {got}. Convert them first")
     if dtypes.is_inexact(lhs.dtype) and not dtypes.is_inexact(dtype):
         raise DTypeError(f"{_CALL}: preferred_element_type must be able to hold the products; got {dtype.name} for "
-                         f"lhs {lhs.long()}")
+                         f"lhs {lhs.str_long()}")
     counts = map(window_count, space, window, window_strides, padding, lhs_dilation, rhs_dilation)
     sizes = dict(zip(out_spec, (batch // batch_group_count, out_features, *counts), strict=True))
     return shaped(tuple([sizes[a] for a in range(ndim)]), dtype,

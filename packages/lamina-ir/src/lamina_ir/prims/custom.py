@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ..avals import ShapedArray
+from .._types.avals import ShapedArray
 from ..errors import MissingRuleError, ShapeError
-from ..flow import Flow, held
-from ..params import register_param_type
-from ..primitive import Primitive
-from ..rule import Rule
+from .._core.region_signature import RegionSignature, const_operands
+from .._types.param_values import register_param_type
+from .._core.primitive import Primitive
+from .._core.custom_rule import Rule
 from ._operands import check_operands, run_param
 
 __all__ = ["CheckpointPolicy", "Offload", "Rule", "custom_jvp_call_p", "custom_vjp_call_p", "custom_vmap_call_p", "name_p",
@@ -28,7 +28,12 @@ __all__ = ["CheckpointPolicy", "Offload", "Rule", "custom_jvp_call_p", "custom_v
 @register_param_type
 @dataclasses.dataclass(frozen=True, slots=True)
 class Offload:
-    """A policy's decision to save a value in the memory `dst` and to copy it back to `src` where it is used."""
+    """A policy's decision to save a value in the memory `dst` and to copy it back to `src` where it is used.
+
+    Args:
+      src: the kind of memory where the value is computed and used.
+      dst: the kind of memory that stores it in between.
+    """
 
     src: str
     dst: str
@@ -95,26 +100,26 @@ def _infer(name: str) -> Callable[..., list[ShapedArray]]:
     return infer
 
 
-def _call(name: str, *params: str, spec: str, defaults: dict[str, Any] | None = None, **flow: str) -> Primitive:
-    consts = [held("num_consts")] if "num_consts" in params else []
+def _call(name: str, *params: str, spec: str, defaults: dict[str, Any] | None = None, **signature: str) -> Primitive:
+    consts = [const_operands("num_consts")] if "num_consts" in params else []
+    regions = RegionSignature(*consts, const_operands(), body="call_jaxpr", **signature)  # type: ignore[arg-type]
     return Primitive(name, params=("call_jaxpr", *params), family="custom", infer=_infer(name), multiple=True,
-                     flow=Flow(*consts, held(), body="call_jaxpr", **flow), spec=spec, defaults=defaults,  # type: ignore[arg-type]
-                     **run_param("call_jaxpr"))
+                     region_signature=regions, spec=spec, defaults=defaults, **run_param("call_jaxpr"))
 
 
 # jvp: (operands, tangents of the inexact operands after the first num_consts) -> (results, tangents of inexact results)
 custom_jvp_call_p = _call("custom_jvp_call", "jvp", "name", "num_consts", spec="func.call; custom forward derivative",
-                          defaults={"num_consts": 0}, rule="jvp")
+                          defaults={"num_consts": 0}, jvp_rule="jvp")
 # fwd: operands -> (results, residuals); bwd: (residuals, cotangents of inexact results) -> cotangents of the inexact
 # operands after the first num_consts
 custom_vjp_call_p = _call("custom_vjp_call", "bwd", "fwd", "name", "num_consts",
                           spec="func.call; custom reverse derivative", defaults={"num_consts": 0},
-                          whole="its backward rule maps the cotangents of all results to those of all operands at once")
+                          indivisible="its backward rule maps the cotangents of all results to those of all operands at once")
 # rule.call: (axis_size, which operands are batched, operands) -> (results, which are batched)
 custom_vmap_call_p = _call("custom_vmap_call", "name", "num_consts", "rule", spec="func.call; custom batching",
-                           defaults={"num_consts": 0}, whole="its batching rule is a Python function of all operands")
+                           defaults={"num_consts": 0}, indivisible="its batching rule is a Python function of all operands")
 remat_p = _call("remat", "differentiated", "name", "policy", "prevent_cse",
-                spec="func.call; optimization_barrier", defaults={"policy": None}, again="policy")
+                spec="func.call; optimization_barrier", defaults={"policy": None}, remat_policy="policy")
 
 
 def _transposed_infer(*avals: ShapedArray, transpose_jaxpr: Any, num_held: int, **_: Any) -> list[ShapedArray]:
@@ -126,8 +131,8 @@ def _transposed_infer(*avals: ShapedArray, transpose_jaxpr: Any, num_held: int, 
                          f"{len(outs)} results of transpose_jaxpr; got {len(avals)}")
     for i, (a, b) in enumerate(zip(avals, [*ins[:num_held], *outs])):
         if a.shape != b.shape or a.dtype != b.dtype:
-            raise ShapeError(f"transposed_call: operand {i} must be {b.long()}; got {a.long()}")
-    return [a.strong() for a in ins[num_held:]]
+            raise ShapeError(f"transposed_call: operand {i} must be {b.str_long()}; got {a.str_long()}")
+    return [a.strip_weak_type() for a in ins[num_held:]]
 
 
 def _transposed_numpy(run: Any, *args: Any, forward: Any, transpose_jaxpr: Any, num_held: int) -> tuple[Any, ...]:
@@ -152,8 +157,9 @@ def _transposed_numpy(run: Any, *args: Any, forward: Any, transpose_jaxpr: Any, 
 transposed_call_p = Primitive(
     "transposed_call", params=("forward", "num_held", "transpose_jaxpr"), family="custom", infer=_transposed_infer,
     numpy=_transposed_numpy, multiple=True,
-    flow=Flow(beside=("transpose_jaxpr",), whole="only the transpose of the whole map is known"),
-    over=lambda total, names, params, bound: total | names,  # with collectives each member has its own result
+    region_signature=RegionSignature(extra_programs=("transpose_jaxpr",),
+                                     indivisible="only the transpose of the whole map is known"),
+    varying_axes=lambda total, names, params, bound: total | names,  # with collectives each member has its own result
     spec="the linear map whose transpose is transpose_jaxpr")
 
 name_p = Primitive("name", params=("name",), family="custom", infer=lambda x, *, name: x, numpy=lambda x, *, name: x,

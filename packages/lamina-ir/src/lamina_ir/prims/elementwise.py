@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..avals import ShapedArray, shaped
+from .._types import dtypes
+from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
-from ..primitive import Primitive
-from . import _special_meanings as special
-from ._quiet import in_double_precision, mark_broadcasting, without_warnings
+from .._core.primitive import Primitive
+from ._numpy import special
+from ._numpy.ufunc_plans import in_double_precision, mark_broadcasting, without_warnings
 
 __all__ = [
     "abs_p", "acos_p", "acosh_p", "add_p", "and_p", "asin_p", "asinh_p", "atan2_p", "atan_p", "atanh_p",
@@ -71,7 +71,7 @@ def _equal(x: Any, y: Any) -> Any:
 
 
 def refuse(name: str, x: ShapedArray, description: str) -> DTypeError:
-    return DTypeError(f"{name}: expected {description}; got {x.long()}; convert with lax.convert_element_type")
+    return DTypeError(f"{name}: expected {description}; got {x.str_long()}; convert with lax.convert_element_type")
 
 
 def one_shape(name: str, *avals: ShapedArray) -> tuple[int, ...]:
@@ -80,7 +80,7 @@ def one_shape(name: str, *avals: ShapedArray) -> tuple[int, ...]:
     for a in avals:
         if a.shape and a.shape != shape:
             if shape:
-                types = ", ".join(a.long() for a in avals)
+                types = ", ".join(a.str_long() for a in avals)
                 # StableHLO constraint C1 of the operation, except that rank-0 operands are broadcast here.
                 raise ShapeError(f"{name}: operands need one shape, or rank 0; got {types}; use lax.broadcast_in_dim, "
                                  "or the functions of lamina.numpy, which broadcast")
@@ -94,7 +94,7 @@ def one_type(name: str, kinds: _Kinds, *avals: ShapedArray) -> ShapedArray:
     dtype, weak = first.dtype, True
     for a in avals:
         if a.dtype is not dtype and a.dtype != dtype:
-            types = " and ".join(a.long() for a in avals)
+            types = " and ".join(a.str_long() for a in avals)
             raise DTypeError(f"{name}: operands need one dtype; got {types}; convert with lax.convert_element_type")
         weak = weak and a.weak_type
     if dtype not in kinds[0]:
@@ -158,7 +158,7 @@ def _part(name: str, kinds: _Kinds) -> Callable[..., ShapedArray]:
 
     def infer(x: ShapedArray) -> ShapedArray:
         x = same(x)
-        return shaped(x.shape, dtypes.real_of(x.dtype), x.weak_type) if x.dtype in COMPLEX[0] else x
+        return shaped(x.shape, dtypes.real_dtype(x.dtype), x.weak_type) if x.dtype in COMPLEX[0] else x
     return infer
 
 
@@ -166,7 +166,7 @@ def _complex_infer(x: ShapedArray, y: ShapedArray) -> ShapedArray:
     part = one_type("complex", FLOAT, x, y)
     if part.dtype.itemsize < 4:
         raise refuse("complex", part, "float32 or float64")
-    return shaped(part.shape, dtypes.complex_of(part.dtype), part.weak_type)
+    return shaped(part.shape, dtypes.complex_dtype(part.dtype), part.weak_type)
 
 
 def _pow_infer(x: ShapedArray, y: ShapedArray) -> ShapedArray:
@@ -178,7 +178,7 @@ def _pow_infer(x: ShapedArray, y: ShapedArray) -> ShapedArray:
 
 def _select_infer(pred: ShapedArray, on_true: ShapedArray, on_false: ShapedArray) -> ShapedArray:
     if pred.dtype != BOOL:
-        raise DTypeError(f"select: pred must be bool; got {pred.long()}; compare it with 0 first")
+        raise DTypeError(f"select: pred must be bool; got {pred.str_long()}; compare it with 0 first")
     if on_true is on_false and on_true.shape == pred.shape:
         return on_true
     branch = one_type("select", MOVED, on_true, on_false)
@@ -195,9 +195,9 @@ def _convert_infer(x: ShapedArray, *, new_dtype: np.dtype, weak_type: bool) -> S
     if x.dtype == new_dtype and x.weak_type is weak_type:
         return x
     if dtypes.is_key(x.dtype) or dtypes.is_key(new_dtype):
-        raise DTypeError("convert_element_type: PRNG keys cannot be converted; got "
-                         f"{x.long()} and dtype {dtypes.long_name(new_dtype)}. Use random.key_data(keys) for the raw uint32 "
-                         "data, or random.wrap_key_data(data) to make keys of it")
+        raise DTypeError(f"convert_element_type: PRNG keys cannot be converted; got {x.str_long()} and dtype "
+                         f"{dtypes.long_name(new_dtype)}. Use random.key_data(keys) for the raw uint32 data, or "
+                         "random.wrap_key_data(data) to make keys of it")
     return shaped(x.shape, new_dtype, weak_type)
 
 
@@ -213,9 +213,9 @@ def _reduce_precision_infer(x: ShapedArray, *, exponent_bits: int, mantissa_bits
 
 def _bitcast_infer(x: ShapedArray, *, new_dtype: np.dtype) -> ShapedArray:
     if x.dtype == new_dtype:
-        return x.strong()
+        return x.strip_weak_type()
     if BOOL in (x.dtype, new_dtype) or x.dtype in COMPLEX[0] or new_dtype in COMPLEX[0]:
-        raise DTypeError(f"bitcast_convert_type: expected integer or float dtypes; got {x.long()} to {new_dtype.name}")
+        raise DTypeError(f"bitcast_convert_type: expected integer or float dtypes; got {x.str_long()} to {new_dtype.name}")
     old, new = x.dtype.itemsize, new_dtype.itemsize
     if new == old:
         return shaped(x.shape, new_dtype)
@@ -224,7 +224,7 @@ def _bitcast_infer(x: ShapedArray, *, new_dtype: np.dtype) -> ShapedArray:
     if not x.shape or x.shape[-1] != new // old:
         # StableHLO bitcast_convert C1
         raise ShapeError(f"bitcast_convert_type: {new_dtype.name} takes {new // old} elements of {x.dtype.name} each, "
-                         f"which must form the last axis; got {x.long()}")
+                         f"which must form the last axis; got {x.str_long()}")
     return shaped(x.shape[:-1], new_dtype)
 
 

@@ -1,7 +1,8 @@
 """Matrix factorizations, and triangular and tridiagonal solves. All axes except the last two are batch axes.
 
-The NumPy implementations are in `_matrices.py`. If a matrix has no result (not positive definite, no convergence), the
-result is NaN. The user-facing functions are in `lamina_tracing.lax.factorizations`, known as `lax.linalg`.
+The NumPy implementations are in `_numpy/matrices.py`. If a matrix has no result (not positive definite, no
+convergence), the result is NaN. The user-facing functions are in `lamina_tracing.lax.factorizations`, known as
+`lax.linalg`.
 """
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..avals import ShapedArray, shaped
+from .._types import dtypes
+from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
-from ..primitive import Primitive
-from . import _matrices as _m
+from .._core.primitive import Primitive
+from ._numpy import matrices as _m
 
 __all__ = ["cholesky_p", "eig_p", "eigh_p", "geqrf_p", "hessenberg_p", "householder_product_p",
            "lu_p", "lu_pivots_to_permutation_p", "qr_p", "schur_p", "svd_p", "triangular_solve_p", "tridiagonal_p",
@@ -26,25 +27,25 @@ _I32 = np.dtype("int32")
 def _check(op: str, x: ShapedArray, square: bool = False, least: int = 2) -> tuple[tuple[int, ...], int, int]:
     """Check a matrix operand and return (batch shape, rows, columns); errors name the primitive."""
     if x.dtype not in _DTYPES:
-        raise DTypeError(f"{op}: operands must be float32, float64, complex64 or complex128; got {x.long()}. Convert "
+        raise DTypeError(f"{op}: operands must be float32, float64, complex64 or complex128; got {x.str_long()}. Convert "
                          "with lax.convert_element_type")
     if len(x.shape) < least:
         raise ShapeError(f"{op}: expected {'matrices in the last two axes' if least == 2 else 'at least one axis'}; "
-                         f"got {x.long()}")
+                         f"got {x.str_long()}")
     m, n = x.shape[-2:] if least == 2 else (x.shape[-1], 1)
     if square and m != n:
-        raise ShapeError(f"{op}: expected square matrices in the last two axes; got {x.long()}")
+        raise ShapeError(f"{op}: expected square matrices in the last two axes; got {x.str_long()}")
     return x.shape[:-2] if least == 2 else x.shape[:-1], m, n
 
 
 def _check_same_dtype(op: str, first: ShapedArray, others: dict[str, ShapedArray]) -> None:
     for name, x in others.items():
         if x.dtype != first.dtype:
-            raise DTypeError(f"{op}: operands must have one dtype; got {first.long()} and {name} {x.long()}")
+            raise DTypeError(f"{op}: operands must have one dtype; got {first.str_long()} and {name} {x.str_long()}")
 
 
 def _real(x: ShapedArray) -> np.dtype:
-    return dtypes.real_of(x.dtype)
+    return dtypes.real_dtype(x.dtype)
 
 
 def _cholesky_infer(x: ShapedArray) -> ShapedArray:
@@ -59,10 +60,10 @@ def _lu_infer(x: ShapedArray) -> tuple[ShapedArray, ...]:
 
 def _permutation_infer(pivots: ShapedArray, *, permutation_size: int) -> ShapedArray:
     if not dtypes.is_integer(pivots.dtype) or not pivots.shape:
-        raise DTypeError(f"lu_pivots_to_permutation: pivots must be vectors of integers; got {pivots.long()}")
+        raise DTypeError(f"lu_pivots_to_permutation: pivots must be vectors of integers; got {pivots.str_long()}")
     if permutation_size < pivots.shape[-1]:
         raise ShapeError(f"lu_pivots_to_permutation: permutation_size {permutation_size} is smaller than the number of "
-                         f"pivots in {pivots.long()}")
+                         f"pivots in {pivots.str_long()}")
     return shaped((*pivots.shape[:-1], permutation_size), _I32)
 
 
@@ -77,7 +78,7 @@ def _householder_product_infer(a: ShapedArray, taus: ShapedArray) -> ShapedArray
     _check_same_dtype("householder_product", a, {"taus": taus})
     if m < n or k > n or batch != tau_batch:
         raise ShapeError("householder_product: expected a [..., m, n] with m >= n and taus [..., k] with k <= n; got a "
-                         f"{a.long()}, taus {taus.long()}")
+                         f"{a.str_long()}, taus {taus.str_long()}")
     return a
 
 
@@ -96,7 +97,7 @@ def _eigh_infer(x: ShapedArray, *, lower: bool) -> tuple[ShapedArray, ...]:
 def _eig_infer(x: ShapedArray, *, compute_left_eigenvectors: bool,
                compute_right_eigenvectors: bool) -> tuple[ShapedArray, ...]:
     batch, n, _ = _check("eig", x, square=True)
-    dtype = dtypes.complex_of(x.dtype)
+    dtype = dtypes.complex_dtype(x.dtype)
     vectors = (shaped((*batch, n, n), dtype),) * (bool(compute_left_eigenvectors) + bool(compute_right_eigenvectors))
     return shaped((*batch, n), dtype), *vectors
 
@@ -119,7 +120,7 @@ def _triangular_solve_infer(a: ShapedArray, b: ShapedArray, *, left_side: bool, 
     if batch != b_batch or n != (rows if left_side else columns):
         # StableHLO triangular_solve C3
         raise ShapeError(f"triangular_solve: expected a [..., n, n] and b [..., {'n, k' if left_side else 'k, n'}] with "
-                         f"left_side={left_side}; got a {a.long()}, b {b.long()}")
+                         f"left_side={left_side}; got a {a.str_long()}, b {b.str_long()}")
     return b
 
 
@@ -129,8 +130,8 @@ def _tridiagonal_solve_infer(dl: ShapedArray, d: ShapedArray, du: ShapedArray, b
     b_batch, rows, _ = _check(op, b)
     _check_same_dtype(op, d, {"dl": dl, "du": du, "b": b})
     if dl.shape != d.shape or du.shape != d.shape or b_batch != batch or rows != n:
-        raise ShapeError(f"{op}: expected dl, d, du [..., n] and b [..., n, k]; got dl {dl.long()}, d {d.long()}, du "
-                         f"{du.long()}, b {b.long()}")
+        raise ShapeError(f"{op}: expected dl, d, du [..., n] and b [..., n, k]; got dl {dl.str_long()}, d {d.str_long()}, du "
+                         f"{du.str_long()}, b {b.str_long()}")
     return b
 
 
@@ -152,7 +153,7 @@ def _schur_infer(x: ShapedArray, *, compute_schur_vectors: bool) -> tuple[Shaped
 
 def _matrices(name: str, infer: Any, fun: Any, cores: tuple[int, ...] = (2,), spec: str = "", **facts: Any) -> Primitive:
     def infer_strong(*avals: ShapedArray, **params: Any) -> Any:
-        return infer(*[a.strong() for a in avals], **params)
+        return infer(*[a.strip_weak_type() for a in avals], **params)
     return Primitive(name, family="factorizations", infer=infer_strong, numpy=_m.per_matrix(infer, cores, fun),
                      spec=spec, **facts)
 

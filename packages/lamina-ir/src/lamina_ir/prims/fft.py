@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..avals import ShapedArray, shaped
+from .._types import dtypes
+from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
-from ..params import register_param_type
-from ..primitive import Primitive
+from .._types.param_values import register_param_type
+from .._core.primitive import Primitive
 
 __all__ = ["FftType", "fft_p"]
 
@@ -43,7 +43,7 @@ def _fft_infer(x: ShapedArray, *, fft_lengths: tuple[int, ...], fft_type: FftTyp
     if fft_type not in _NUMPY:
         raise DTypeError(f"fft: fft_type must be one of {', '.join(map(repr, FftType))}; got {fft_type!r}")
     n = len(fft_lengths)
-    got = f"got {x.long()}, fft_type {fft_type}, fft_lengths {fft_lengths}"
+    got = f"got {x.str_long()}, fft_type {fft_type}, fft_lengths {fft_lengths}"
     if x.dtype not in _IN.get(fft_type, _COMPLEX):
         wanted = "float32 or float64" if fft_type == FftType.RFFT else "complex64 or complex128"
         # StableHLO fft C2
@@ -60,9 +60,9 @@ def _fft_infer(x: ShapedArray, *, fft_lengths: tuple[int, ...], fft_type: FftTyp
         # StableHLO fft C4, C5
         raise ShapeError(f"fft: the last axes must have lengths {lengths}; {got}")
     if fft_type == FftType.RFFT:
-        return shaped((*x.shape[:-1], fft_lengths[-1] // 2 + 1), dtypes.complex_of(x.dtype))
+        return shaped((*x.shape[:-1], fft_lengths[-1] // 2 + 1), dtypes.complex_dtype(x.dtype))
     if fft_type == FftType.IRFFT:
-        return shaped((*x.shape[:-1], fft_lengths[-1]), dtypes.real_of(x.dtype))
+        return shaped((*x.shape[:-1], fft_lengths[-1]), dtypes.real_dtype(x.dtype))
     return shaped(x.shape, x.dtype)
 
 

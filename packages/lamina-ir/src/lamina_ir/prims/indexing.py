@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import dtypes
-from ..avals import ShapedArray, shaped
+from .._types import dtypes
+from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
-from ..params import register_param_type
-from ..primitive import Primitive
+from .._types.param_values import register_param_type
+from .._core.primitive import Primitive
 
 __all__ = ["GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbers", "dynamic_slice_p",
            "dynamic_update_slice_p", "gather_fill", "gather_p", "scatter_add_p", "scatter_max_p", "scatter_min_p",
@@ -102,7 +102,7 @@ def gather_fill(dtype: np.dtype, fill_value: Any = None) -> Any:
     """Return the scalar that `gather` gives outside the operand: NaN, the lowest signed integer, or the highest
     unsigned integer or bool. For keys it is the fill value of their uint32 data."""
     if dtypes.is_key(dtype):
-        return np.full(dtypes.words_of(dtype), np.iinfo(np.uint32).max, np.uint32).view(dtype)[0]
+        return np.full(dtypes.key_size(dtype), np.iinfo(np.uint32).max, np.uint32).view(dtype)[0]
     if fill_value is None:
         if dtypes.is_inexact(dtype):
             fill_value = np.nan
@@ -119,17 +119,17 @@ def gather_fill(dtype: np.dtype, fill_value: Any = None) -> Any:
 
 def _check_starts(call: str, x: ShapedArray, starts: Sequence[ShapedArray]) -> None:
     if len(starts) != len(x.shape):
-        raise ShapeError(f"{call}: needs one start index for each axis of {x.long()}; got {len(starts)}")
+        raise ShapeError(f"{call}: needs one start index for each axis of {x.str_long()}; got {len(starts)}")
     for s in starts:
         if s.shape or not dtypes.is_integer(s.dtype):
-            raise DTypeError(f"{call}: start indices are integer scalars; got {s.long()}")
+            raise DTypeError(f"{call}: start indices are integer scalars; got {s.str_long()}")
 
 
 def _dynamic_slice_infer(x: ShapedArray, *starts: ShapedArray, slice_sizes: tuple[int, ...]) -> ShapedArray:
     _check_starts("dynamic_slice", x, starts)
     if len(slice_sizes) != len(x.shape) or any(not 0 <= s <= d for s, d in zip(slice_sizes, x.shape, strict=True)):
         # StableHLO dynamic_slice C4
-        raise ShapeError(f"dynamic_slice: slice_sizes must give each axis of {x.long()} a size between 0 and its "
+        raise ShapeError(f"dynamic_slice: slice_sizes must give each axis of {x.str_long()} a size between 0 and its "
                          f"length; got {slice_sizes}")
     return shaped(slice_sizes, x.dtype, x.weak_type)
 
@@ -137,12 +137,12 @@ def _dynamic_slice_infer(x: ShapedArray, *starts: ShapedArray, slice_sizes: tupl
 def _dynamic_update_slice_infer(x: ShapedArray, update: ShapedArray, *starts: ShapedArray) -> ShapedArray:
     _check_starts("dynamic_update_slice", x, starts)
     if update.dtype != x.dtype:
-        raise DTypeError(f"dynamic_update_slice: operand and update must have one dtype; got {x.long()} and "
-                         f"{update.long()}. Convert the update first.")
+        raise DTypeError(f"dynamic_update_slice: operand and update must have one dtype; got {x.str_long()} and "
+                         f"{update.str_long()}. Convert the update first.")
     if len(update.shape) != len(x.shape) or any(u > d for u, d in zip(update.shape, x.shape, strict=True)):
         # StableHLO dynamic_update_slice C3-C6
         raise ShapeError(f"dynamic_update_slice: the update must have the operand's rank and fit inside it; got "
-                         f"{update.long()} for {x.long()}")
+                         f"{update.str_long()} for {x.str_long()}")
     return x
 
 
@@ -159,11 +159,11 @@ def _check_dims(call: str, x: ShapedArray, indices: ShapedArray, window_dims: tu
                 i_batch: tuple[int, ...], dims: Any) -> None:
     """Check the constraints on dimension numbers that StableHLO `gather` and `scatter` share."""
     def fail(problem: str) -> None:
-        raise ShapeError(f"{call}: {problem}; got {dims} for operand {x.long()}, indices {indices.long()}")
+        raise ShapeError(f"{call}: {problem}; got {dims} for operand {x.str_long()}, indices {indices.str_long()}")
 
     ndim, index_ndim = len(x.shape), len(indices.shape)
     if not dtypes.is_integer(indices.dtype):
-        raise DTypeError(f"{call}: indices must be integers; got {indices.long()}")
+        raise DTypeError(f"{call}: indices must be integers; got {indices.str_long()}")
     if not index_ndim:
         fail("indices need an axis, the last, that holds index vectors")
     if indices.shape[-1] != len(index_map):
@@ -185,7 +185,7 @@ def _gather_infer(x: ShapedArray, indices: ShapedArray, *, dimension_numbers: Ga
     _check_dims("gather", x, indices, offset, collapsed, index_map, x_batch, i_batch, dimension_numbers)
     if len(slice_sizes) != len(x.shape) or any(not 0 <= s <= d for s, d in zip(slice_sizes, x.shape, strict=True)):
         # StableHLO gather C17
-        raise ShapeError(f"gather: slice_sizes must give each axis of {x.long()} a size between 0 and its length; "
+        raise ShapeError(f"gather: slice_sizes must give each axis of {x.str_long()} a size between 0 and its length; "
                          f"got {slice_sizes}")
     removed = frozenset(collapsed + x_batch)
     # A collapsed axis of slice size 0 would leave nothing to read. A batching axis may be empty: then there are no
@@ -205,19 +205,19 @@ def _scatter_infer(call: str, x: ShapedArray, indices: ShapedArray, updates: Sha
     window, inserted, index_map, x_batch, i_batch = dims
     _check_dims(call, x, indices, window, inserted, index_map, x_batch, i_batch, dims)
     if updates.dtype != x.dtype:
-        raise DTypeError(f"{call}: operand and updates must have one dtype; got {x.long()} and {updates.long()}. "
+        raise DTypeError(f"{call}: operand and updates must have one dtype; got {x.str_long()} and {updates.str_long()}. "
                          "Convert the updates first.")
     batch = tuple(d for a, d in enumerate(updates.shape) if a not in window)
     if len(updates.shape) != len(window) + len(indices.shape) - 1 or batch != indices.shape[:-1]:
         # StableHLO scatter C4
         raise ShapeError(f"{call}: axes of the updates outside update_window_dims must be those of the indices without "
-                         f"the last; got updates {updates.long()}, indices {indices.long()}, {dims}")
+                         f"the last; got updates {updates.str_long()}, indices {indices.str_long()}, {dims}")
     removed = frozenset(inserted + x_batch)
     limits = [d for a, d in enumerate(x.shape) if a not in removed]
     if any(updates.shape[w] > d for w, d in zip(window, limits, strict=True)):
         # StableHLO scatter C4
-        raise ShapeError(f"{call}: a window must fit inside the operand; got updates {updates.long()} with window axes "
-                         f"{window} for {x.long()}")
+        raise ShapeError(f"{call}: a window must fit inside the operand; got updates {updates.str_long()} with window axes "
+                         f"{window} for {x.str_long()}")
     return x
 
 

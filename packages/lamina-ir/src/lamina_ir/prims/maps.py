@@ -12,20 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from ..avals import ShapedArray, shaped
-from ..binds import AxesOf, Binds, Entry, Indexed, Split, are_sizes, inside, is_mesh, outside, part
+from .._types.avals import ShapedArray, shaped
+from .._core.axis_binding import (MultiAxisBinding, AxisBinding, Entry, Indexed, Split, are_sizes, member_shape,
+                                  is_mesh, global_shape, member_index)
 from ..errors import ExecutionError, ShapeError
-from ..flow import Flow, held
-from ..params import plain_text
-from ..primitive import Primitive
-from ..spmd import AxisEnv, checked_axis_name
+from .._core.region_signature import RegionSignature, const_operands
+from .._types.param_values import format_param
+from .._core.primitive import Primitive
+from .._core.axis_env import AxisEnv, check_axis_name
 from ._operands import check_operands
 
 __all__ = ["Indexed", "Split", "shard_map_p", "xmap_p"]
 
 
 def _format_entry(entry: Entry) -> str:
-    return plain_text(entry)
+    return format_param(entry)
 
 
 def _check_entry(op: str, what: str, entry: Any, sizes: Mapping[Hashable, int]) -> Entry:
@@ -40,20 +41,20 @@ def _check_entry(op: str, what: str, entry: Any, sizes: Mapping[Hashable, int]) 
     return entry
 
 
-def _infer(op: str, binds: Binds, avals: Sequence[ShapedArray], params: dict[str, Any]) -> list[ShapedArray]:
+def _infer(op: str, binds: AxisBinding, avals: Sequence[ShapedArray], params: dict[str, Any]) -> list[ShapedArray]:
     axes, program = binds.axes(params), params["call_jaxpr"]
     sizes = dict(axes)
     if len(sizes) < len(axes):
         raise ShapeError(f"{op}: axis names must be distinct; got {axes}")
     for name, size in axes:
-        checked_axis_name(op, name)
+        check_axis_name(op, name)
         if type(size) is not int or size < 1:
             raise ShapeError(f"{op}: the size of the axis {name!r} must be a positive integer; got {size!r}")
     here, mesh = params.get("here"), params.get("mesh")
     if here and (mesh is None or len(here) != len(mesh[1]) or any(not 1 <= h <= n for h, n in zip(here, mesh[1]))):
         raise ShapeError(f"{op}: here must have, for each axis of the mesh, the number of positions in this process; "
                          f"got {here}")
-    sizes = dict(binds.here(params))
+    sizes = dict(binds.local_axes(params))
     ins, outs = params[binds.ins], params[binds.outs]
     results = program.jaxpr.outvars
     for param, entries, count in ((binds.ins, ins, len(avals)), (binds.outs, outs, len(results))):
@@ -61,21 +62,21 @@ def _infer(op: str, binds: Binds, avals: Sequence[ShapedArray], params: dict[str
             raise ShapeError(f"{op}: {param} must have {count} entries; got {len(entries)}")
     parts = []
     for i, (aval, entry) in enumerate(zip(avals, ins)):
-        mine = inside(_check_entry(op, f"operand {i}", entry, sizes), aval.shape, sizes)
+        mine = member_shape(_check_entry(op, f"operand {i}", entry, sizes), aval.shape, sizes)
         if mine is None:
-            raise ShapeError(f"{op}: operand {i}, {aval.long()}, must fit {_format_entry(entry)}, with the sizes {sizes}")
+            raise ShapeError(f"{op}: operand {i}, {aval.str_long()}, must fit {_format_entry(entry)}, with the sizes {sizes}")
         parts.append(shaped(mine, aval.dtype, aval.weak_type))
     check_operands(f"{op}: call_jaxpr", program, parts)
     names, outs_whole = frozenset(sizes), []
     for j, (v, entry) in enumerate(zip(results, outs)):
-        shape = outside(_check_entry(op, f"result {j}", entry, sizes), v.aval.shape, sizes)
+        shape = global_shape(_check_entry(op, f"result {j}", entry, sizes), v.aval.shape, sizes)
         if shape is None:
-            raise ShapeError(f"{op}: result {j}, {v.aval.long()} for each member, must fit {_format_entry(entry)}")
-        outs_whole.append(shaped(shape, v.aval.dtype, v.aval.weak_type).differing(v.aval.over - names))
+            raise ShapeError(f"{op}: result {j}, {v.aval.str_long()} for each member, must fit {_format_entry(entry)}")
+        outs_whole.append(shaped(shape, v.aval.dtype, v.aval.weak_type).with_varying_axes(v.aval.varying_axes - names))
     return outs_whole
 
 
-def _spmd(binds: Binds, run: Any, env: AxisEnv, args: Sequence[Sequence[Any]], params: dict[str, Any]) -> list[list[Any]]:
+def _spmd(binds: AxisBinding, run: Any, env: AxisEnv, args: Sequence[Sequence[Any]], params: dict[str, Any]) -> list[list[Any]]:
     """Run the map on NumPy: each participant splits its operands among the members of the axes bound here, in row-major
     order, and assembles global results. If a result is not mapped along an axis, the members along it hold the same
     value, and the first one is taken."""
@@ -87,24 +88,24 @@ def _spmd(binds: Binds, run: Any, env: AxisEnv, args: Sequence[Sequence[Any]], p
     for name, size in axes:
         env_inside = env_inside.extend(name, size)
     places = list(itertools.product(*[range(size) for _, size in axes]))
-    inner = [[np.asarray(np.asarray(x)[part(entry, np.shape(x), axes, place)]) for x in xs for place in places]
+    inner = [[np.asarray(np.asarray(x)[member_index(entry, np.shape(x), axes, place)]) for x in xs for place in places]
              for xs, entry in zip(args, params[binds.ins])]
     found = run(params["call_jaxpr"], inner, env_inside)
     sizes, n = dict(axes), len(places)
     results = []
     for values, entry in zip(found, params[binds.outs]):
-        shape = outside(entry, np.shape(values[0]), sizes)
+        shape = global_shape(entry, np.shape(values[0]), sizes)
         wholes = []
         for d in range(0, len(values), n):
             whole = np.empty(shape, np.asarray(values[d]).dtype)  # type: ignore[type-var]
             for value, place in zip(reversed(values[d:d + n]), reversed(places)):  # reversed: the first member wins
-                whole[part(entry, shape, axes, place)] = value  # type: ignore[arg-type]
+                whole[member_index(entry, shape, axes, place)] = value  # type: ignore[arg-type]
             wholes.append(whole)
         results.append(wholes)
     return results
 
 
-def _map(name: str, binds: Binds, params: tuple[str, ...], mesh: str, **facts: Any) -> Primitive:
+def _map(name: str, binds: AxisBinding, params: tuple[str, ...], mesh: str, **facts: Any) -> Primitive:
     ins, outs = binds.ins, binds.outs
 
     def spmd(run: Any, env: AxisEnv, args: list[list[Any]], given: dict[str, Any]) -> list[list[Any]]:
@@ -115,8 +116,10 @@ def _map(name: str, binds: Binds, params: tuple[str, ...], mesh: str, **facts: A
 
     return Primitive(name, params=params, family="maps", infer=lambda *avals, **given: _infer(name, binds, avals, given),
                      numpy=numpy, spmd=spmd, multiple=True,
-                     flow=Flow(held(), body="call_jaxpr", binds=binds, each={ins: None}, results={outs: None},
-                               spent={"donated_invars": False}), kinds={ins: "entries", outs: "entries", "mesh": mesh}, **facts)
+                     region_signature=RegionSignature(
+                         const_operands(), body="call_jaxpr", axis_binding=binds, per_operand={ins: None},
+                         per_result={outs: None}, transient={"donated_invars": False}),
+                     kinds={ins: "entries", outs: "entries", "mesh": mesh}, **facts)
 
 
 def _sizes_of_xmap(params: Mapping[str, Any]) -> tuple[tuple[Hashable, int], ...]:
@@ -149,15 +152,15 @@ def _local_sizes_of_mesh(params: Mapping[str, Any]) -> tuple[tuple[Hashable, int
     return tuple([(name, devices[name][1] if devices else size) for name, size in _sizes_of_mesh(params)])
 
 
-xmap_p = _map("xmap", AxesOf(_sizes_of_xmap, _local_sizes_of_xmap, "axis_sizes", "here", ins="in_axes", outs="out_axes",
-                           loops="loops"),
+xmap_p = _map("xmap", MultiAxisBinding(_sizes_of_xmap, _local_sizes_of_xmap, "axis_sizes", "here", ins="in_axes",
+                                       outs="out_axes", loops="loops"),
               ("axis_resources", "axis_sizes", "backend", "call_jaxpr", "donated_invars", "here", "in_axes", "loops",
                "mesh", "name", "out_axes"),
               "mesh?", spec="lowered to other primitives: lamina_parallel.maps.lower_xmap",
               defaults={"axis_resources": (), "backend": None, "donated_invars": (), "here": (), "loops": (),
                         "mesh": None})
 
-shard_map_p = _map("shard_map", AxesOf(_sizes_of_mesh, _local_sizes_of_mesh, "mesh", "auto", "here", ins="in_specs",
+shard_map_p = _map("shard_map", MultiAxisBinding(_sizes_of_mesh, _local_sizes_of_mesh, "mesh", "auto", "here", ins="in_specs",
                                        outs="out_specs"),
                    ("auto", "call_jaxpr", "donated_invars", "here", "in_specs", "mesh", "name", "out_specs"),
                    "mesh", spec="sdy.manual_computation",

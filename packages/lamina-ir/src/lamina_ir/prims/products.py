@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import config, dtypes
-from ..avals import ShapedArray, shaped
+from .. import config
+from .._types import dtypes
+from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
-from ..params import register_param_type
-from ..primitive import Primitive
-from ._quiet import set_plan_hooks
+from .._types.param_values import register_param_type
+from .._core.primitive import Primitive
+from ._numpy.ufunc_plans import set_plan_hooks
 
 __all__ = ["DotDimensionNumbers", "Precision", "as_precision", "dot_general_p"]
 
@@ -78,7 +79,7 @@ def _check_default(spec: Any) -> None:
         raise ValueError(f"config default_matmul_precision: {str(e).removeprefix('dot_general: ')}") from None
 
 
-config.default_matmul_precision.checked_by(_check_default)
+config.default_matmul_precision.set_check(_check_default)
 
 
 def free_axes(ndim: int, contract: tuple[int, ...], batch: tuple[int, ...]) -> tuple[int, ...]:
@@ -93,7 +94,7 @@ def _dot_general_infer(lhs: ShapedArray, rhs: ShapedArray, *, dimension_numbers:
     ls, rs = lhs.shape, rhs.shape
     # lc, rc: contracted axes of each operand, pairwise; lb, rb: batch axes. Result axes: batch, free of lhs, free of
     # rhs.
-    got = f"got lhs {lhs.long()}, rhs {rhs.long()}, dimension_numbers {dimension_numbers}"
+    got = f"got lhs {lhs.str_long()}, rhs {rhs.str_long()}, dimension_numbers {dimension_numbers}"
     if len(lb) != len(rb):
         # StableHLO dot_general C1
         raise ShapeError(f"dot_general: both operands need as many batch axes; {got}")
@@ -108,16 +109,16 @@ def _dot_general_infer(lhs: ShapedArray, rhs: ShapedArray, *, dimension_numbers:
         for a, b in zip(lhs_axes, rhs_axes, strict=True):
             if ls[a] != rs[b]:
                 # StableHLO dot_general C9-C10
-                raise ShapeError(f"dot_general: {kind} axes must have equal length; got lhs {lhs.long()} axis {a} "
-                                 f"({ls[a]}), rhs {rhs.long()} axis {b} ({rs[b]})")
+                raise ShapeError(f"dot_general: {kind} axes must have equal length; got lhs {lhs.str_long()} axis {a} "
+                                 f"({ls[a]}), rhs {rhs.str_long()} axis {b} ({rs[b]})")
     if lhs.dtype != rhs.dtype and preferred_element_type is None:
         # StableHLO dot_general C13
         raise DTypeError(f"dot_general: operands must have one dtype, or preferred_element_type must be given; got "
-                         f"lhs {lhs.long()}, rhs {rhs.long()}")
+                         f"lhs {lhs.str_long()}, rhs {rhs.str_long()}")
     dtype = lhs.dtype if preferred_element_type is None else preferred_element_type
     if dtypes.is_inexact(lhs.dtype) and not dtypes.is_inexact(dtype):
         raise DTypeError(f"dot_general: preferred_element_type must be able to hold the products; got {dtype.name} for "
-                         f"lhs {lhs.long()}")
+                         f"lhs {lhs.str_long()}")
     shape = tuple([ls[a] for a in lb] + [ls[a] for a in free_axes(len(ls), lc, lb)]
                   + [rs[a] for a in free_axes(len(rs), rc, rb)])
     return shaped(shape, dtype, lhs.weak_type and rhs.weak_type and preferred_element_type is None)

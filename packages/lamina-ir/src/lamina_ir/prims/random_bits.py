@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..avals import ShapedArray
+from .._types import dtypes
+from .._types.avals import ShapedArray
 from ..errors import DTypeError, ShapeError
-from ..params import register_param_type
-from ..primitive import Primitive
+from .._types.param_values import register_param_type
+from .._core.primitive import Primitive
 from .elementwise import one_shape, shaped
 
 __all__ = ["THREEFRY_PARITY", "THREEFRY_ROTATIONS", "RandomAlgorithm", "rng_bit_generator_p", "rng_uniform_p",
@@ -30,7 +30,7 @@ _U32 = np.dtype("uint32")
 def _threefry_infer(k0: ShapedArray, k1: ShapedArray, x0: ShapedArray, x1: ShapedArray) -> tuple[ShapedArray, ...]:
     operands = (k0, k1, x0, x1)
     if any(a.dtype != _U32 for a in operands):
-        raise DTypeError("threefry2x32: operands must be uint32; got " + ", ".join(a.long() for a in operands))
+        raise DTypeError("threefry2x32: operands must be uint32; got " + ", ".join(a.str_long() for a in operands))
     out = shaped(one_shape("threefry2x32", *operands), _U32)
     return out, out
 
@@ -77,7 +77,7 @@ def _generator_infer(key: ShapedArray, *, algorithm: RandomAlgorithm, dtype: np.
                      shape: tuple[int, ...]) -> tuple[ShapedArray, ShapedArray]:
     if (key.shape, key.dtype.name) not in (((4,), "uint32"), ((2,), "uint64")):
         # StableHLO rng_bit_generator
-        raise ShapeError(f"rng_bit_generator: the key must be uint32[4] or uint64[2]; got {key.long()}")
+        raise ShapeError(f"rng_bit_generator: the key must be uint32[4] or uint64[2]; got {key.str_long()}")
     if dtype not in _UINTS:
         raise DTypeError(f"rng_bit_generator: dtype must be an unsigned integer dtype; got {dtype.name}")
     if any(n < 0 for n in shape):
@@ -145,9 +145,9 @@ rng_bit_generator_p = Primitive("rng_bit_generator", params=("algorithm", "dtype
 def _uniform_infer(a: ShapedArray, b: ShapedArray, *, shape: tuple[int, ...]) -> ShapedArray:
     if a.shape or b.shape or a.dtype != b.dtype:
         # StableHLO rng C1
-        raise ShapeError(f"rng_uniform: the bounds must be scalars of one dtype; got {a.long()} and {b.long()}")
+        raise ShapeError(f"rng_uniform: the bounds must be scalars of one dtype; got {a.str_long()} and {b.str_long()}")
     if not (dtypes.is_float(a.dtype) or dtypes.is_integer(a.dtype)):
-        raise DTypeError(f"rng_uniform: the bounds must be floats or integers; got {a.long()}")
+        raise DTypeError(f"rng_uniform: the bounds must be floats or integers; got {a.str_long()}")
     if any(n < 0 for n in shape):
         raise ShapeError(f"rng_uniform: shape must not be negative; got {shape}")
     return shaped(shape, a.dtype)
@@ -162,4 +162,4 @@ def _uniform(a: Any, b: Any, *, shape: tuple[int, ...]) -> Any:
 
 rng_uniform_p = Primitive("rng_uniform", params=("shape",), family="random_bits", infer=_uniform_infer,
                           numpy=_uniform, spec="rng",
-                          over=lambda total, names, params, bound: bound)  # each member draws independently
+                          varying_axes=lambda total, names, params, bound: bound)  # each member draws independently

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..avals import ShapedArray, shaped
+from .._types import dtypes
+from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
-from ..primitive import Primitive
+from .._core.primitive import Primitive
 
 __all__ = ["random_unwrap_p", "random_wrap_p"]
 
@@ -23,16 +23,16 @@ def _wrap_infer(data: ShapedArray, *, impl: str) -> ShapedArray:
     if impl not in dtypes.KEY_TYPES:
         raise DTypeError(f"random_wrap: impl must be one of {', '.join(dtypes.KEY_TYPES)}; got {impl!r}")
     kind = dtypes.key_type(impl)
-    n = dtypes.words_of(kind)
+    n = dtypes.key_size(kind)
     if data.dtype != _U32 or data.shape[-1:] != (n,):
-        raise ShapeError(f"random_wrap: the data of a key<{impl}> must be uint32[..., {n}]; got {data.long()}")
+        raise ShapeError(f"random_wrap: the data of a key<{impl}> must be uint32[..., {n}]; got {data.str_long()}")
     return shaped(data.shape[:-1], kind)
 
 
 def _unwrap_infer(keys: ShapedArray, *, use: str) -> ShapedArray:
     if not dtypes.is_key(keys.dtype):
-        raise DTypeError(f"random_unwrap: expected keys; got {keys.long()}; random.key(seed) makes one")
-    return shaped((*keys.shape, dtypes.words_of(keys.dtype)), _U32)
+        raise DTypeError(f"random_unwrap: expected keys; got {keys.str_long()}; random.key(seed) makes one")
+    return shaped((*keys.shape, dtypes.key_size(keys.dtype)), _U32)
 
 
 def _wrap(data: Any, *, impl: str) -> np.ndarray:

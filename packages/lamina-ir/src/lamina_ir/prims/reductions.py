@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..avals import ShapedArray, shaped
+from .._types import dtypes
+from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
-from ..flow import Flow
-from ..primitive import Primitive
+from .._core.region_signature import RegionSignature
+from .._core.primitive import Primitive
 
 __all__ = ["argmax_p", "argmin_p", "cummax_p", "cummin_p", "cumprod_p", "cumsum_p", "highest", "lowest",
            "reduce_and_p", "reduce_max_p", "reduce_min_p", "reduce_or_p", "reduce_p", "reduce_prod_p", "reduce_sum_p",
@@ -37,11 +37,11 @@ def _infer(name: str, kind: str) -> Callable[..., ShapedArray]:
     def infer(x: ShapedArray, *, axes: tuple[int, ...]) -> ShapedArray:
         shape = x.shape
         if not accepts(x.dtype):
-            raise DTypeError(f"{name}: expected {kind}; got operand {x.long()}. Convert it first")
+            raise DTypeError(f"{name}: expected {kind}; got operand {x.str_long()}. Convert it first")
         for a in axes:
             if not 0 <= a < len(shape):
                 # StableHLO reduce C4
-                raise ShapeError(f"{name}: axis {a} is out of range for operand {x.long()}; axes {axes}")
+                raise ShapeError(f"{name}: axis {a} is out of range for operand {x.str_long()}; axes {axes}")
         if len(set(axes)) != len(axes):
             # StableHLO reduce C5
             raise ShapeError(f"{name}: axes {axes} name an axis twice")
@@ -103,11 +103,11 @@ def _arg_infer(name: str) -> Callable[..., ShapedArray]:
     @lru_cache(maxsize=4096)
     def infer(x: ShapedArray, *, axes: tuple[int, ...], index_dtype: np.dtype) -> ShapedArray:
         if len(axes) != 1 or not 0 <= axes[0] < len(x.shape):
-            raise ShapeError(f"{name}: expected one axis of operand {x.long()}; got axes {axes}")
+            raise ShapeError(f"{name}: expected one axis of operand {x.str_long()}; got axes {axes}")
         if not dtypes.is_integer(index_dtype):
             raise DTypeError(f"{name}: index_dtype must be an integer dtype; got {index_dtype.name}")
         if not x.shape[axes[0]]:
-            raise ShapeError(f"{name}: axis {axes[0]} of operand {x.long()} must not be empty")
+            raise ShapeError(f"{name}: axis {axes[0]} of operand {x.str_long()} must not be empty")
         return shaped(tuple([n for a, n in enumerate(x.shape) if a != axes[0]]), index_dtype)
     return infer
 
@@ -131,9 +131,9 @@ def _cumulation(name: str, ufunc: np.ufunc, kind: str = _NUMBER, **facts: Any) -
 
     def infer(x: ShapedArray, *, axis: int, reverse: bool) -> ShapedArray:
         if not accepts(x.dtype):
-            raise DTypeError(f"{name}: expected {kind}; got operand {x.long()}. Convert it first")
+            raise DTypeError(f"{name}: expected {kind}; got operand {x.str_long()}. Convert it first")
         if not 0 <= axis < len(x.shape):
-            raise ShapeError(f"{name}: axis {axis} is out of range for operand {x.long()}")
+            raise ShapeError(f"{name}: axis {axis} is out of range for operand {x.str_long()}")
         return x
 
     def implementation(x: Any, *, axis: int, reverse: bool) -> Any:
@@ -173,13 +173,13 @@ def _reduce_infer(*avals: ShapedArray, computation: Any, dimensions: tuple[int, 
     for a in dimensions:
         if not 0 <= a < len(shape) or dimensions.count(a) > 1:
             # StableHLO reduce C4-C5
-            raise ShapeError(f"reduce: dimensions {dimensions} must be distinct axes of {operands[0].long()}")
+            raise ShapeError(f"reduce: dimensions {dimensions} must be distinct axes of {operands[0].str_long()}")
     remaining = tuple([n for a, n in enumerate(shape) if a not in dimensions])
     return tuple([shaped(remaining, x.dtype) for x in operands])
 
 
 def _types(avals: Sequence[ShapedArray]) -> str:
-    return "(" + ", ".join(a.long() for a in avals) + ")"
+    return "(" + ", ".join(a.str_long() for a in avals) + ")"
 
 
 def _reduce(run: Any, *args: Any, computation: Any, dimensions: tuple[int, ...]) -> tuple[Any, ...]:
@@ -200,6 +200,6 @@ def _reduce(run: Any, *args: Any, computation: Any, dimensions: tuple[int, ...])
     return tuple(outs)
 
 
-MONOID = Flow(beside=("computation",), whole="its program combines two elements, in unspecified order")
+MONOID = RegionSignature(extra_programs=("computation",), indivisible="its program combines two elements, in unspecified order")
 reduce_p = Primitive("reduce", params=("computation", "dimensions"), family="reductions", infer=_reduce_infer,
-                     numpy=_reduce, multiple=True, flow=MONOID, spec="reduce")
+                     numpy=_reduce, multiple=True, region_signature=MONOID, spec="reduce")

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..avals import ShapedArray, shaped
+from .._types import dtypes
+from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
-from ..primitive import Primitive
-from ._quiet import set_plan_hooks
+from .._core.primitive import Primitive
+from ._numpy.ufunc_plans import set_plan_hooks
 
 __all__ = ["broadcast_in_dim_p", "concatenate_p", "expand_dims_p", "iota_p", "pad_p", "reshape_p", "rev_p", "slice_p",
            "squeeze_p", "transpose_p"]
@@ -39,7 +39,7 @@ def _broadcast_in_dim_infer(x: ShapedArray, *, broadcast_dimensions: tuple[int, 
     if len(broadcast_dimensions) != len(x.shape):
         # StableHLO broadcast_in_dim C2
         raise ShapeError(f"broadcast_in_dim: broadcast_dimensions must name one result axis per operand axis; got "
-                         f"{broadcast_dimensions} for operand {x.long()}")
+                         f"{broadcast_dimensions} for operand {x.str_long()}")
     _check_axes("broadcast_in_dim", broadcast_dimensions, len(shape))  # StableHLO broadcast_in_dim C3-C4
     if list(broadcast_dimensions) != sorted(broadcast_dimensions):
         raise ShapeError(f"broadcast_in_dim: broadcast_dimensions must increase; got {broadcast_dimensions}. "
@@ -47,7 +47,7 @@ def _broadcast_in_dim_infer(x: ShapedArray, *, broadcast_dimensions: tuple[int, 
     for n, at in zip(x.shape, broadcast_dimensions, strict=True):
         if n != 1 and n != shape[at]:
             # StableHLO broadcast_in_dim C5
-            raise ShapeError(f"broadcast_in_dim: operand {x.long()} cannot become shape {shape} with axes at "
+            raise ShapeError(f"broadcast_in_dim: operand {x.str_long()} cannot become shape {shape} with axes at "
                              f"{broadcast_dimensions}; an axis must have length 1 or that of its result axis")
     if any(d < 0 for d in shape):
         raise ShapeError(f"broadcast_in_dim: lengths must not be negative; got shape {shape}")
@@ -83,10 +83,10 @@ broadcast_in_dim_p = Primitive("broadcast_in_dim", params=("broadcast_dimensions
 def _reshape_infer(x: ShapedArray, *, dimensions: tuple[int, ...] | None, new_sizes: tuple[int, ...]) -> ShapedArray:
     if any(d < 0 for d in new_sizes) or _size(new_sizes) != _size(x.shape):
         # StableHLO reshape C2
-        raise ShapeError(f"reshape: the result must have as many elements as the operand; got {x.long()} "
+        raise ShapeError(f"reshape: the result must have as many elements as the operand; got {x.str_long()} "
                          f"({_size(x.shape)} elements) and new_sizes {new_sizes}")
     if dimensions is not None and sorted(dimensions) != list(range(len(x.shape))):
-        raise ShapeError(f"reshape: dimensions must be None or a permutation of the axes of {x.long()}; "
+        raise ShapeError(f"reshape: dimensions must be None or a permutation of the axes of {x.str_long()}; "
                          f"got {dimensions}")
     return shaped(new_sizes, x.dtype, x.weak_type)
 
@@ -105,7 +105,7 @@ def _transpose_infer(x: ShapedArray, *, permutation: tuple[int, ...]) -> ShapedA
     shape = x.shape
     if sorted(permutation) != list(range(len(shape))):
         # StableHLO transpose C2
-        raise ShapeError(f"transpose: permutation must hold each axis of {x.long()} once; got {permutation}")
+        raise ShapeError(f"transpose: permutation must hold each axis of {x.str_long()} once; got {permutation}")
     return shaped(tuple([shape[a] for a in permutation]), x.dtype, x.weak_type)
 
 
@@ -116,10 +116,10 @@ transpose_p = Primitive("transpose", params=("permutation",), family="shape", in
 @lru_cache(maxsize=4096)
 def _squeeze_infer(x: ShapedArray, *, dimensions: tuple[int, ...]) -> ShapedArray:
     shape = x.shape
-    _check_axes(f"squeeze of {x.long()}", dimensions, len(shape))
+    _check_axes(f"squeeze of {x.str_long()}", dimensions, len(shape))
     for a in dimensions:
         if shape[a] != 1:
-            raise ShapeError(f"squeeze: only axes of length 1 can be dropped; axis {a} of {x.long()} has length "
+            raise ShapeError(f"squeeze: only axes of length 1 can be dropped; axis {a} of {x.str_long()} has length "
                              f"{shape[a]}")
     return shaped(tuple([n for a, n in enumerate(shape) if a not in dimensions]), x.dtype, x.weak_type)
 
@@ -131,7 +131,7 @@ squeeze_p = Primitive("squeeze", params=("dimensions",), family="shape", infer=_
 @lru_cache(maxsize=4096)
 def _expand_dims_infer(x: ShapedArray, *, dimensions: tuple[int, ...]) -> ShapedArray:
     ndim = len(x.shape) + len(dimensions)
-    _check_axes(f"expand_dims of {x.long()}", dimensions, ndim)  # axes of the result
+    _check_axes(f"expand_dims of {x.str_long()}", dimensions, ndim)  # axes of the result
     sizes = iter(x.shape)
     return shaped(tuple([1 if a in dimensions else next(sizes) for a in range(ndim)]), x.dtype, x.weak_type)
 
@@ -149,18 +149,18 @@ def _concatenate_infer(*xs: ShapedArray, dimension: int) -> ShapedArray:
     shape, dtype = first.shape, first.dtype
     if not 0 <= dimension < len(shape):
         # StableHLO concatenate C4
-        raise ShapeError(f"concatenate: dimension {dimension} is out of range for operands like {first.long()}")
+        raise ShapeError(f"concatenate: dimension {dimension} is out of range for operands like {first.str_long()}")
     head, tail, total, weak = shape[:dimension], shape[dimension + 1:], 0, True
     for x in xs:
         s = x.shape
         if x.dtype != dtype:
             # StableHLO concatenate C1
-            raise DTypeError(f"concatenate: operands must have one dtype; got {first.long()} and {x.long()}. Convert "
+            raise DTypeError(f"concatenate: operands must have one dtype; got {first.str_long()} and {x.str_long()}. Convert "
                              "with lax.convert_element_type")
         if len(s) != len(shape) or s[:dimension] != head or s[dimension + 1:] != tail:
             # StableHLO concatenate C2
-            raise ShapeError(f"concatenate: operands must agree on every axis but {dimension}; got {first.long()} and "
-                             f"{x.long()}")
+            raise ShapeError(f"concatenate: operands must agree on every axis but {dimension}; got {first.str_long()} and "
+                             f"{x.str_long()}")
         total += s[dimension]
         weak = weak and x.weak_type
     return shaped((*head, total, *tail), dtype, weak)
@@ -175,11 +175,11 @@ def _pad_infer(x: ShapedArray, value: ShapedArray, *, padding_config: tuple[tupl
     if value.shape or value.dtype != x.dtype:
         # StableHLO pad C1
         raise (ShapeError if value.shape else DTypeError)(
-            f"pad: the padding value must be a scalar of the operand's dtype; got operand {x.long()} and value "
-            f"{value.long()}")
+            f"pad: the padding value must be a scalar of the operand's dtype; got operand {x.str_long()} and value "
+            f"{value.str_long()}")
     if len(padding_config) != len(x.shape):
         # StableHLO pad C2
-        raise ShapeError(f"pad: padding_config must hold (low, high, interior) for each axis of {x.long()}; got "
+        raise ShapeError(f"pad: padding_config must hold (low, high, interior) for each axis of {x.str_long()}; got "
                          f"{padding_config}")
     shape = []
     for n, (lo, hi, inner) in zip(x.shape, padding_config, strict=True):
@@ -187,7 +187,7 @@ def _pad_infer(x: ShapedArray, value: ShapedArray, *, padding_config: tuple[tupl
         if inner < 0 or length < 0:
             # StableHLO pad C3-C4
             raise ShapeError(f"pad: interior padding must not be negative and no axis may get a negative length; got "
-                             f"{padding_config} for operand {x.long()}")
+                             f"{padding_config} for operand {x.str_long()}")
         shape.append(length)
     return shaped(tuple(shape), x.dtype, x.weak_type and value.weak_type)
 
@@ -217,14 +217,14 @@ def _slice_infer(x: ShapedArray, *, limit_indices: tuple[int, ...], start_indice
     steps = (1,) * len(shape) if strides is None else strides
     if not len(shape) == len(limit_indices) == len(start_indices) == len(steps):
         # StableHLO slice C2
-        raise ShapeError(f"slice: start_indices, limit_indices and strides need one entry per axis of {x.long()}; got "
+        raise ShapeError(f"slice: start_indices, limit_indices and strides need one entry per axis of {x.str_long()}; got "
                          f"{start_indices}, {limit_indices}, {strides}")
     out = []
     for n, start, limit, step in zip(shape, start_indices, limit_indices, steps, strict=True):
         if not (0 <= start <= limit <= n and step > 0):
             # StableHLO slice C3-C4
             raise ShapeError(f"slice: expected 0 <= start <= limit <= length and stride > 0 on every axis of "
-                             f"{x.long()}; got start_indices {start_indices}, limit_indices {limit_indices}, strides "
+                             f"{x.str_long()}; got start_indices {start_indices}, limit_indices {limit_indices}, strides "
                              f"{strides}")
         out.append(-((start - limit) // step))
     return shaped(tuple(out), x.dtype, x.weak_type)
@@ -240,7 +240,7 @@ slice_p = Primitive("slice", params=("limit_indices", "start_indices", "strides"
 
 
 def _rev_infer(x: ShapedArray, *, dimensions: tuple[int, ...]) -> ShapedArray:
-    _check_axes(f"rev of {x.long()}", dimensions, len(x.shape))  # StableHLO reverse C2-C3
+    _check_axes(f"rev of {x.str_long()}", dimensions, len(x.shape))  # StableHLO reverse C2-C3
     return x
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..avals import ShapedArray
+from .._types.avals import ShapedArray
 from ..errors import ShapeError
-from ..flow import Flow
-from ..primitive import Primitive
+from .._core.region_signature import RegionSignature
+from .._core.primitive import Primitive
 from ._operands import run_param
 
 __all__ = ["linear_solve_p"]
@@ -34,11 +34,12 @@ def _linear_solve_infer(*avals: ShapedArray, matvec: Any, num_aux: int, num_cons
 
 
 def _types(avals: Any) -> str:
-    return "(" + ", ".join(a.long() for a in avals) + ")"
+    return "(" + ", ".join(a.str_long() for a in avals) + ")"
 
 
 linear_solve_p = Primitive("linear_solve", params=("matvec", "num_aux", "num_consts", "solve", "transpose_solve"),
                            family="solves", infer=_linear_solve_infer, multiple=True, **run_param("solve"),
-                           flow=Flow(
-                               beside=("matvec", "solve", "transpose_solve"), whole="its results are defined by the "
-                               "system, not by the equations of `solve`"), spec="the results of `solve`")
+                           region_signature=RegionSignature(
+                               extra_programs=("matvec", "solve", "transpose_solve"),
+                               indivisible="its results are defined by the system, not by the equations of `solve`"),
+                           spec="the results of `solve`")

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..avals import ShapedArray, shaped
+from .._types import dtypes
+from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
-from ..primitive import Primitive
+from .._core.primitive import Primitive
 
 __all__ = ["sort_p", "top_k_p"]
 
@@ -28,13 +28,13 @@ def _sort_infer(*xs: ShapedArray, dimension: int, is_stable: bool, num_keys: int
     for x in xs:
         if x.shape != shape:
             # StableHLO sort C2
-            raise ShapeError(f"sort: operands must have one shape; got {xs[0].long()} and {x.long()}")
+            raise ShapeError(f"sort: operands must have one shape; got {xs[0].str_long()} and {x.str_long()}")
         if dtypes.is_key(x.dtype):
-            raise DTypeError(f"sort: PRNG keys have no order; got {x.long()}. Sort numbers, and index the keys with their "
+            raise DTypeError(f"sort: PRNG keys have no order; got {x.str_long()}. Sort numbers, and index the keys with their "
                              "argsort")
     if not 0 <= dimension < len(shape):
         # StableHLO sort C4
-        raise ShapeError(f"sort: dimension {dimension} is out of range for operand {xs[0].long()}")
+        raise ShapeError(f"sort: dimension {dimension} is out of range for operand {xs[0].str_long()}")
     if not 1 <= num_keys <= len(xs):
         raise ShapeError(f"sort: num_keys must be between 1 and the number of operands {len(xs)}; got {num_keys}")
     return xs
@@ -52,12 +52,12 @@ sort_p = Primitive("sort", params=("dimension", "is_stable", "num_keys"), family
 
 def _top_k_infer(x: ShapedArray, *, axis: int, k: int) -> tuple[ShapedArray, ShapedArray]:
     if not 0 <= axis < len(x.shape):
-        raise ShapeError(f"top_k: axis {axis} is out of range for operand {x.long()}")
+        raise ShapeError(f"top_k: axis {axis} is out of range for operand {x.str_long()}")
     if not 0 <= k <= x.shape[axis]:
         # CHLO top_k C3
-        raise ShapeError(f"top_k: k must be between 0 and the length of axis {axis}; got k={k} for {x.long()}")
+        raise ShapeError(f"top_k: k must be between 0 and the length of axis {axis}; got k={k} for {x.str_long()}")
     if dtypes.is_complex(x.dtype):
-        raise DTypeError(f"top_k: expected an operand that can be ordered; got {x.long()}")
+        raise DTypeError(f"top_k: expected an operand that can be ordered; got {x.str_long()}")
     shape = (*x.shape[:axis], k, *x.shape[axis + 1:])
     return shaped(shape, x.dtype, x.weak_type), shaped(shape, _I32)
 

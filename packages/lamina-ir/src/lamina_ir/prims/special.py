@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..primitive import Primitive
-from . import _special_meanings
-from ._quiet import in_double_precision
+from .._core.primitive import Primitive
+from ._numpy import special as _special_values
+from ._numpy.ufunc_plans import in_double_precision
 from .elementwise import FLOAT, _same_2, one_type
 
 __all__ = ["igamma_grad_a_p", "igamma_p", "igammac_p", "incomplete_beta", "incomplete_gamma", "random_gamma_grad_p",
@@ -212,7 +212,7 @@ class _NumPyArithmetic:
     eps, top = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).max)
     log, log1p, exp, abs = np.log, np.log1p, np.exp, np.abs
     where, lt, le, either, both, isnan = np.where, np.less, np.less_equal, np.logical_or, np.logical_and, np.isnan
-    lgamma, digamma = staticmethod(_special_meanings.lgamma), staticmethod(_special_meanings.digamma)
+    lgamma, digamma = staticmethod(_special_values.lgamma), staticmethod(_special_values.digamma)
     full = staticmethod(np.float64)
 
     @staticmethod

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..avals import ShapedArray, shaped
+from .._types import dtypes
+from .._types.avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
-from ..primitive import Primitive
+from .._core.primitive import Primitive
 from .reductions import _KINDS, _NUMBER, _SMALL, MONOID, highest, lowest
 
 __all__ = ["dilated_length", "reduce_window_max_p", "reduce_window_min_p", "reduce_window_p", "reduce_window_prod_p",
@@ -62,7 +62,7 @@ def _check_lists(call: str, ndim: int, operand: str, **lists: Sequence[Any]) -> 
 def _windows_shape(call: str, x: ShapedArray, base_dilation: Any, padding: Any, window_dilation: Any,
                    window_dimensions: Any, window_strides: Any) -> tuple[int, ...]:
     # StableHLO reduce_window C4-C12
-    _check_lists(call, len(x.shape), x.long(), window_dimensions=window_dimensions, window_strides=window_strides,
+    _check_lists(call, len(x.shape), x.str_long(), window_dimensions=window_dimensions, window_strides=window_strides,
                  base_dilation=base_dilation, window_dilation=window_dilation, padding=padding)
     return tuple(map(window_count, x.shape, window_dimensions, window_strides, padding, base_dilation,
                      window_dilation))
@@ -74,7 +74,7 @@ def _reduce_infer(name: str, kind: str) -> Callable[..., ShapedArray]:
     @lru_cache(maxsize=1024)
     def infer(x: ShapedArray, **params: Any) -> ShapedArray:
         if not accepts(x.dtype):
-            raise DTypeError(f"{name}: expected {kind}; got operand {x.long()}. Convert it first")
+            raise DTypeError(f"{name}: expected {kind}; got operand {x.str_long()}. Convert it first")
         return shaped(_windows_shape(name, x, **params), x.dtype, x.weak_type)
     return infer
 
@@ -82,7 +82,7 @@ def _reduce_infer(name: str, kind: str) -> Callable[..., ShapedArray]:
 def _generic_infer(*avals: ShapedArray, computation: Any, **params: Any) -> tuple[ShapedArray, ...]:
     n = len(avals) // 2
     xs, inits = avals[:n], avals[n:]
-    got = "got operands " + ", ".join(a.long() for a in xs) + ", initial values " + ", ".join(a.long() for a in inits)
+    got = "got operands " + ", ".join(a.str_long() for a in xs) + ", initial values " + ", ".join(a.str_long() for a in inits)
     if not n or len(inits) != n or any(i.shape or i.dtype != x.dtype for x, i in zip(xs, inits, strict=True)):
         # StableHLO reduce_window C1-C3
         raise ShapeError(f"reduce_window: expected one scalar initial value per operand, of its dtype; {got}")
@@ -93,7 +93,7 @@ def _generic_infer(*avals: ShapedArray, computation: Any, **params: Any) -> tupl
     if len(computation.in_avals) != 2 * n or [(a.shape, a.dtype) for a in outs] != [((), x.dtype) for x in xs]:
         # StableHLO reduce_window C13
         raise ShapeError(f"reduce_window: the computation must take {2 * n} scalars and return {n} of the operands' "
-                         f"dtypes; it returns {', '.join(a.long() for a in outs)}")
+                         f"dtypes; it returns {', '.join(a.str_long() for a in outs)}")
     shape = _windows_shape("reduce_window", xs[0], **params)
     return tuple([shaped(shape, x.dtype) for x in xs])
 
@@ -102,14 +102,14 @@ def _check_select(call: str, select: str, x: ShapedArray) -> None:
     if select not in ("ge", "le"):
         raise ValueError(f"{call}: select must be 'ge' (the largest) or 'le' (the smallest); got {select!r}")
     if dtypes.is_complex(x.dtype):
-        raise DTypeError(f"{call}: expected an operand that can be ordered; got {x.long()}")
+        raise DTypeError(f"{call}: expected an operand that can be ordered; got {x.str_long()}")
 
 
 def _gather_infer(tangents: ShapedArray, x: ShapedArray, *, select: str, **params: Any) -> ShapedArray:
     _check_select("select_and_gather_add", select, x)
     if tangents.shape != x.shape:
-        raise ShapeError(f"select_and_gather_add: tangents and operand must have one shape; got {tangents.long()} and "
-                         f"{x.long()}")
+        raise ShapeError(f"select_and_gather_add: tangents and operand must have one shape; got {tangents.str_long()} and "
+                         f"{x.str_long()}")
     return shaped(_windows_shape("select_and_gather_add", x, **params), tangents.dtype, tangents.weak_type)
 
 
@@ -121,7 +121,7 @@ def _scatter_infer(source: ShapedArray, x: ShapedArray, *, padding: Any, select:
     if source.shape != shape:
         # StableHLO select_and_scatter C2
         raise ShapeError(f"select_and_scatter_add: source must have one element per window, shape {shape}; got "
-                         f"{source.long()} for operand {x.long()}")
+                         f"{source.str_long()} for operand {x.str_long()}")
     return shaped(x.shape, source.dtype, source.weak_type)
 
 
@@ -223,7 +223,7 @@ reduce_window_prod_p = _window_op("reduce_window_prod", _NUMBER, np.multiply, la
 reduce_window_max_p = _window_op("reduce_window_max", _ORDERED, np.maximum, lowest)
 reduce_window_min_p = _window_op("reduce_window_min", _ORDERED, np.minimum, highest)
 reduce_window_p = Primitive("reduce_window", params=("base_dilation", "computation", *_PARAMS[1:]), family="windows",
-                            infer=_generic_infer, numpy=_generic, multiple=True, flow=MONOID,
+                            infer=_generic_infer, numpy=_generic, multiple=True, region_signature=MONOID,
                             spec="reduce_window")
 select_and_gather_add_p = Primitive(
     "select_and_gather_add", params=("base_dilation", "padding", "select", *_PARAMS[2:]), family="windows",

@@ -1,11 +1,11 @@
-"""What tests in every room share: sample inputs for each primitive, and one tolerance per dtype."""
+"""Test helpers shared by all packages: sample inputs for each primitive, and one tolerance per dtype."""
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .._types import dtypes
 
 __all__ = ["assert_close", "tolerance"]
 
@@ -14,7 +14,7 @@ _TOLERANCE = {"bfloat16": 2e-2, "float16": 2e-3, "float32": 2e-5, "float64": 1e-
 
 
 def tolerance(dtype: Any) -> float:
-    """Relative and absolute error allowed between two ways to compute a value of this dtype; 0 for exact kinds.
+    """Return the relative and absolute tolerance between two computations of a value of this dtype; 0 for exact dtypes.
 
     >>> tolerance("float32")
     2e-05
@@ -30,7 +30,7 @@ def assert_close(actual: Any, expected: Any, *, slack: float = 1.0, what: str = 
       actual: array, or anything `numpy.asarray` takes.
       expected: likewise.
       slack: factor on the tolerance, for results that add up many terms.
-      what: words put in front of the failure message.
+      what: prefix of the failure message.
     """
     a, e = np.asarray(actual), np.asarray(expected)
     assert a.shape == e.shape, f"{what}: shape {a.shape}, expected {e.shape}"

@@ -1,4 +1,4 @@
-"""Ops beside plain loops: a table says what an op gives as a function of NumPy arrays; all samples of these ops are tried."""
+"""Compare primitives with reference functions on NumPy arrays, given as a table, on all samples of these primitives."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -6,32 +6,33 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, evaluate_primitive, prims
+from .._types import dtypes
+from .. import evaluate_primitive, prims
 from . import tolerance
 from .samples import Sample, samples_of
 
-__all__ = ["check_beside", "highest", "lowest", "samples_in"]
+__all__ = ["check_against_reference", "highest", "lowest", "samples_in"]
 
 Table = Mapping[str, Callable[..., Any]]
 
 
 def samples_in(table: Table) -> list[Sample]:
-    """All samples of the ops that a table names.
+    """List all samples of the primitives in a table.
 
     Raises:
-      ValueError: an op has none, so nothing of it would be tried.
+      ValueError: a primitive has no samples, so it would not be tested.
     """
     found = []
     for name in table:
-        rows = samples_of(getattr(prims, f"{name}_p"))
-        if not rows:
+        samples = samples_of(getattr(prims, f"{name}_p"))
+        if not samples:
             raise ValueError(f"samples_in: `{name}` has no samples; add some with lamina_ir.testing.samples.sample")
-        found += rows
+        found += samples
     return found
 
 
-def check_beside(table: Table, sample: Sample) -> None:
-    """Fail unless the op's meaning on a sample has the shapes and values that the table's function gives."""
+def check_against_reference(table: Table, sample: Sample) -> None:
+    """Fail unless the NumPy evaluation of a sample has the shapes and values of the table's function."""
     with np.errstate(all="ignore"):
         got = evaluate_primitive(sample.prim, sample.args, sample.params)
         want = table[sample.prim.name](*sample.args, **sample.params)
@@ -44,7 +45,7 @@ def check_beside(table: Table, sample: Sample) -> None:
 
 
 def lowest(dtype: Any) -> Any:
-    """What a maximum over nothing is.
+    """Return the maximum of an empty array.
 
     >>> lowest(np.dtype("float32")), lowest(np.dtype("int8"))
     (-inf, -128)
@@ -53,7 +54,7 @@ def lowest(dtype: Any) -> Any:
 
 
 def highest(dtype: Any) -> Any:
-    """What a minimum over nothing is.
+    """Return the minimum of an empty array.
 
     >>> highest(np.dtype("bool")), highest(np.dtype("int8"))
     (True, 127)

@@ -1,44 +1,45 @@
-"""Programs built by hand for tests: the five a notebook on `pmap` prints, each with its text, and long chains."""
+"""Programs for tests: five programs with `pmap` and `jit` and their text, programs of one equation, and long chains."""
 from __future__ import annotations
 
 from typing import Any
 
-from .. import dtypes, prims
-from ..avals import ShapedArray, aval_of, shaped
-from ..over import typed_equation
-from ..params import UnnamedAxis
-from ..primitive import Primitive
-from ..program import ClosedJaxpr, Eqn, Jaxpr, Var
+from .._types import dtypes
+from .. import prims
+from .._types.avals import ShapedArray, aval_of, shaped
+from .._passes.varying_axes import infer_equation_types
+from .._types.param_values import UnnamedAxis
+from .._core.primitive import Primitive
+from .._core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
 
-__all__ = ["NOTEBOOK", "chain", "dot", "f32", "jit", "one_eqn", "pmap", "program_of", "vdot"]
+__all__ = ["NOTEBOOK", "chain", "dot", "f32", "jit", "make_sample_program", "one_eqn", "pmap", "vdot"]
 
 F32 = dtypes.as_dtype("float32")
 
 
 def f32(*shape: int) -> ShapedArray:
-    """The type float32 of this shape."""
+    """Return the type float32 of this shape."""
     return shaped(shape, F32)
 
 
 def one_eqn(prim: Primitive, avals: list[ShapedArray], out: ShapedArray, /, **params: Any) -> ClosedJaxpr:
-    """A program of one equation."""
+    """Return a program with one equation."""
     ins = [Var(a) for a in avals]
     v = Var(out)
     return ClosedJaxpr(Jaxpr([], ins, [Eqn(prim, ins, [v], params)], [v]))
 
 
-def program_of(row: Any, weak: bool = False) -> ClosedJaxpr:
-    """The program of one equation that a `samples.Sample` describes.
+def make_sample_program(example: Any, weak: bool = False) -> ClosedJaxpr:
+    """Return a program with the equation of a `samples.Sample`.
 
     Args:
-      row: the sample.
+      example: the sample.
       weak: whether its numeric operands have weak types.
     """
-    avals = [aval_of(a) for a in row.args]
+    avals = [aval_of(a) for a in example.args]
     ins = [Var(shaped(a.shape, a.dtype, weak and dtypes.is_number(a.dtype))) for a in avals]
-    params, out = typed_equation(row.prim, [v.aval for v in ins], row.params, frozenset())
-    outs = [Var(a) for a in (out if row.prim.multiple else [out])]
-    return ClosedJaxpr(Jaxpr([], ins, [Eqn(row.prim, ins, outs, params)], outs))
+    params, out = infer_equation_types(example.prim, [v.aval for v in ins], example.params, frozenset())
+    outs = [Var(a) for a in (out if example.prim.multiple else [out])]
+    return ClosedJaxpr(Jaxpr([], ins, [Eqn(example.prim, ins, outs, params)], outs))
 
 
 def dot(*shape: int, batched: bool = False) -> ClosedJaxpr:

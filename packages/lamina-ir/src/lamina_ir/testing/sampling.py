@@ -1,7 +1,8 @@
-"""Sample inputs per primitive: one row per use that is worth trying, written once and tried by every room.
+"""Sample inputs per primitive: one sample per use that is worth testing, shared by the tests of all packages.
 
-A row is `sample(prim, *specs, **params)`. A spec such as `floats(2, 3)` stands for a seeded array; plain arrays are
-taken as they are. No shape means rank 0. Rows live in `samples_<family>.py`; `samples` loads them all.
+A sample is declared by `sample(prim, *specs, **params)`. A spec such as `floats(2, 3)` creates a seeded array; arrays
+are used as they are. A spec without a shape has rank 0. The declarations are in `samples/<family>.py`; `samples` loads
+them all.
 """
 from __future__ import annotations
 
@@ -11,14 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import dtypes
-from ..avals import aval_of
-from ..evaluator import evaluate_primitive
-from ..primitive import Primitive
+from .._types import dtypes
+from .._types.avals import aval_of
+from .._evaluate.evaluator import evaluate_primitive
+from .._core.primitive import Primitive
 
-__all__ = ["Sample", "Spec", "away", "bools", "complexes", "determine", "determined",
-           "distinct", "floats", "ints", "positives", "sample",
-           "samples_of", "small_ints", "uints", "unit"]
+__all__ = ["Sample", "Spec", "away", "bools", "canonicalize_results", "complexes", "distinct", "floats", "ints",
+           "positives", "register_canonicalizer", "sample", "samples_of", "small_ints", "uints", "unit"]
 
 _samples: dict[Primitive, list[Sample]] = {}
 
@@ -52,7 +52,7 @@ class Spec(NamedTuple):
     dtype: np.dtype
 
     def make(self, seed: int) -> np.ndarray:
-        """The array of this seed; equal seeds give equal arrays."""
+        """Create the array for a seed; equal seeds give equal arrays."""
         return np.asarray(self.draw(np.random.default_rng(seed), self.shape)).astype(self.dtype)
 
 
@@ -89,46 +89,47 @@ for _name, _doc in (
 
 
 def sample(prim: Primitive, /, *specs: Any, **params: Any) -> Sample:
-    """Add one use of `prim` to what every room tries.
+    """Declare a sample of `prim`.
 
     Args:
       prim: the primitive.
-      *specs: one per operand: a `Spec`, or an array to be taken as it is.
+      *specs: one per operand: a `Spec` or an array.
       **params: the primitive's params.
     """
-    rows = _samples.setdefault(prim, [])
-    seed = zlib.crc32(prim.name.encode()) + 100 * len(rows)
+    declared = _samples.setdefault(prim, [])
+    seed = zlib.crc32(prim.name.encode()) + 100 * len(declared)
     args = tuple(s.make(seed + i) if type(s) is Spec else np.asarray(s) for i, s in enumerate(specs))
-    row = Sample(prim, args, params)
-    rows.append(row)
-    return row
+    new = Sample(prim, args, params)
+    declared.append(new)
+    return new
 
 
 def samples_of(prim: Primitive) -> list[Sample]:
-    """All rows for `prim`; an empty list when it has none."""
+    """List the samples of `prim`."""
     return list(_samples.get(prim, ()))
 
 
 _determined: dict[Primitive, Callable[..., Any]] = {}
 
 
-def determine(prim: Primitive, fun: Callable[..., Any]) -> None:
-    """Say what of a primitive's results its meaning determines, for ops that leave a choice (signs of eigenvectors).
+def register_canonicalizer(prim: Primitive, fun: Callable[..., Any]) -> None:
+    """Register how to compare results of a primitive that are not unique, such as the signs of eigenvectors.
 
     Args:
       prim: the primitive.
-      fun: `fun(bind, *results)` gives arrays in which the choices cancel; `bind(prim, *args, **params)` runs an op.
+      fun: `fun(bind, *results)` returns arrays that are the same for all correct results; `bind(prim, *args, **params)`
+        runs a primitive.
     """
     _determined[prim] = fun
 
 
-def determined(prim: Primitive, results: Any, bind: Callable[..., Any] | None = None) -> list[Any]:
-    """What two correct implementations of `prim` agree on, from its results (a sequence); mostly the results.
+def canonicalize_results(prim: Primitive, results: Any, bind: Callable[..., Any] | None = None) -> list[Any]:
+    """Convert results of `prim` to arrays on which all correct implementations agree; for most primitives the results.
 
     Args:
       prim: the primitive.
       results: all its results; arrays, or tracers with the `bind` that takes them.
-      bind: runs an op; None for its NumPy meaning.
+      bind: runs a primitive; None for the NumPy evaluation.
     """
     fun = _determined.get(prim)
     if fun is None:

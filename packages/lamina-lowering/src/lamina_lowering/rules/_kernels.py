@@ -11,19 +11,20 @@ import numpy as np
 
 from lamina_ir import MissingRuleError, dtypes, shaped
 
-__all__ = ["I32", "constants", "cut", "flag", "kernel", "lapack", "letter", "masked", "matrix_layout", "swap", "triangle"]
+__all__ = ["I32", "as_matrices", "bool_attr", "call_kernel", "call_lapack", "char_attr", "empty_results",
+           "mask_failed", "select_triangle", "slice_leading", "transpose_matrix"]
 
 I32 = np.dtype("int32")
 _PREFIX = {np.dtype("float32"): "s", np.dtype("float64"): "d", np.dtype("complex64"): "c", np.dtype("complex128"): "z"}
 _TWINS = {"syevd": "heevd", "orgqr": "ungqr", "sytrd": "hetrd"}  # names that differ for complex matrices
 
 
-def letter(c: str) -> str:
+def char_attr(c: str) -> str:
     """Return the text of a character attribute."""
     return f"{ord(c)} : ui8"
 
 
-def flag(on: bool) -> str:
+def bool_attr(on: bool) -> str:
     """Return the text of a boolean attribute."""
     return "true" if on else "false"
 
@@ -34,7 +35,7 @@ def _layout(aval: Any, columns: bool) -> str:
     return f"dense<{order}> : tensor<{n}xindex>" if n else "dense<> : tensor<0xindex>"
 
 
-def kernel(ctx: Any, target: str, operands: Any, ins: Any, outs: Any, attributes: dict[str, str],
+def call_kernel(ctx: Any, target: str, operands: Any, ins: Any, outs: Any, attributes: dict[str, str],
            aliases: tuple[tuple[int, int], ...] = ()) -> tuple[Any, ...]:
     """Call a registered kernel.
 
@@ -57,7 +58,7 @@ def kernel(ctx: Any, target: str, operands: Any, ins: Any, outs: Any, attributes
     return made if isinstance(made, tuple) else (made,)
 
 
-def lapack(ctx: Any, name: str, dtype: np.dtype, operands: Any, ins: Any, outs: Any,
+def call_lapack(ctx: Any, name: str, dtype: np.dtype, operands: Any, ins: Any, outs: Any,
            aliases: tuple[tuple[int, int], ...] = ((0, 0),), **attributes: str) -> tuple[Any, ...]:
     """Call a LAPACK routine by its name without the type letter."""
     if ctx.platform != "cpu":
@@ -65,15 +66,15 @@ def lapack(ctx: Any, name: str, dtype: np.dtype, operands: Any, ins: Any, outs: 
                                "LAPACK, which runs on CPUs; use lamina.device_put or jit(..., backend='cpu')")
     ctx.module.needs.add("lapack")
     full = _TWINS.get(name, name) if dtypes.is_complex(dtype) else name
-    return kernel(ctx, f"lapack_{_PREFIX[dtype]}{full}_ffi", operands, ins, outs, attributes, aliases)
+    return call_kernel(ctx, f"lapack_{_PREFIX[dtype]}{full}_ffi", operands, ins, outs, attributes, aliases)
 
 
-def matrix_layout(*avals: Any) -> list[tuple[Any, bool]]:
+def as_matrices(*avals: Any) -> list[tuple[Any, bool]]:
     """Mark avals as matrices, for the `ins` and `outs` of kernels."""
     return [(a, True) for a in avals]
 
 
-def masked(ctx: Any, values: Any, avals: Any, info: Any, info_aval: Any, failed: str = "NE") -> tuple[Any, ...]:
+def mask_failed(ctx: Any, values: Any, avals: Any, info: Any, info_aval: Any, failed: str = "NE") -> tuple[Any, ...]:
     """Replace `values` by NaN for the matrices whose `info` compares with 0 as `failed` specifies."""
     bad = ctx.compare(info, ctx.const(0, info_aval), failed, info_aval)
     truth = shaped(info_aval.shape, dtypes.BOOL)
@@ -85,14 +86,14 @@ def masked(ctx: Any, values: Any, avals: Any, info: Any, info_aval: Any, failed:
     return tuple(made)
 
 
-def constants(ctx: Any, params: dict[str, Any]) -> list[Any]:
+def empty_results(ctx: Any, params: dict[str, Any]) -> list[Any]:
     """Return the results of a primitive on empty arrays as constants, computed by its NumPy implementation."""
     prim = ctx.eqn.primitive
     made = prim.numpy(*[np.zeros(a.shape, a.dtype) for a in ctx.avals_in], **params)
     return [ctx.const(m, a) for m, a in zip(made if prim.multiple else (made,), ctx.avals_out, strict=True)]
 
 
-def triangle(ctx: Any, x: Any, aval: Any, lower: bool, fill: float = 0) -> Any:
+def select_triangle(ctx: Any, x: Any, aval: Any, lower: bool, fill: float = 0) -> Any:
     """Select one triangle of x including the diagonal, with `fill` elsewhere."""
     n = len(aval.shape)
     places = shaped(aval.shape, I32)
@@ -100,7 +101,7 @@ def triangle(ctx: Any, x: Any, aval: Any, lower: bool, fill: float = 0) -> Any:
     return ctx.select(keep, x, ctx.const(fill, aval), aval)
 
 
-def cut(ctx: Any, x: Any, aval: Any, shape: tuple[int, ...]) -> Any:
+def slice_leading(ctx: Any, x: Any, aval: Any, shape: tuple[int, ...]) -> Any:
     """Slice the leading part of x of this shape."""
     if aval.shape == shape:
         return x
@@ -108,7 +109,7 @@ def cut(ctx: Any, x: Any, aval: Any, shape: tuple[int, ...]) -> Any:
                   limit_indices=ctx.i64s(shape), strides=ctx.i64s([1] * len(shape)))
 
 
-def swap(ctx: Any, x: Any, aval: Any) -> tuple[Any, Any]:
+def transpose_matrix(ctx: Any, x: Any, aval: Any) -> tuple[Any, Any]:
     """Emit x^T; return it and its type."""
     n = len(aval.shape)
     out = shaped((*aval.shape[:-2], aval.shape[-1], aval.shape[-2]), aval.dtype)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from lamina_ir import AxisEnv, MissingRuleError, Primitive, ShapedArray, prims, shaped
-from lamina_ir.extend import HostCall, Placement, axes_text
+from lamina_ir.extend import HostCall, Placement, format_axes
 
-from ..context import Context
-from ..regions import MeshEnv
-from ..tables import lowering_rules
-from .collectives import from_one
+from .._emit.rule_context import Context
+from .._emit.manual_regions import MeshAxisEnv
+from .._emit.rule_tables import lowering_rules
+from .collectives import broadcast_from_one
 
 __all__: list[str] = []
 
@@ -41,11 +41,11 @@ def _where(env: AxisEnv, place: Placement) -> Callable[[int | None], str]:
     """
     def describe(participant: int | None) -> str:
         if participant is None:
-            return f"in process {place.face[0].process_index}" if place.face else ""
+            return f"in process {place.local_devices[0].process_index}" if place.local_devices else ""
         device = place.devices[participant]
-        axes = axes_text(env.places(participant))
+        axes = format_axes(env.axis_positions(participant))
         return (f"on device {device}" + (f", at {axes}" if axes else "")
-                + (f", in process {device.process_index}" if place.face else ""))
+                + (f", in process {device.process_index}" if place.local_devices else ""))
     return describe
 
 
@@ -82,18 +82,18 @@ def _call_on_first(ctx: Context, prim: Primitive, call: Callable[..., list[Any]]
     because the results may be computed any number of times.
     """
     mesh, env = ctx.module.mesh, ctx.axis_env
-    assert mesh is not None and isinstance(env, MeshEnv)
+    assert mesh is not None and isinstance(env, MeshAxisEnv)
 
     def first(ctx: Context, *xs: Any) -> list[Any]:
         if len(groups[0]) == 1 or not prim.effectful:
             return call(ctx, *xs)
         firsts = {group[0] for group in groups}
-        at = ctx.of_this([int(k not in firsts) for k in range(mesh.grid.devices * mesh.processes)])
+        at = ctx.local_participant_entry([int(k not in firsts) for k in range(mesh.grid.devices * mesh.processes)])
         found = ctx.op("stablehlo.case", (at,), *outs, regions=[
             ctx.region((), lambda ctx: call(ctx, *xs)), ctx.region((), lambda ctx: [ctx.const(0, o) for o in outs])])
-        return [from_one(ctx, x, o, groups) for x, o in zip((found,) if len(outs) == 1 else found, outs)]
+        return [broadcast_from_one(ctx, x, o, groups) for x, o in zip((found,) if len(outs) == 1 else found, outs)]
 
-    return mesh.apart(ctx, env, first, operands, avals, outs) if env.free else first(ctx, *operands)
+    return mesh.emit_per_device(ctx, env, first, operands, avals, outs) if env.free else first(ctx, *operands)
 
 
 def _callback(prim: Primitive) -> Callable[..., Any]:
@@ -113,7 +113,7 @@ def _callback(prim: Primitive) -> Callable[..., Any]:
         if loops or counted:
             given.append(_I32 if loops + counted == 1 else shaped((loops + counted,), _I32.dtype))
         place = ctx.module.placement
-        number = ctx.module.host_function(_host(prim, params, loops, counted, outs, _where(env, place), place))
+        number = ctx.module.add_host_function(_host(prim, params, loops, counted, outs, _where(env, place), place))
         attrs = dict(call_target_name=target, api_version=ctx.i32(4), has_side_effect=prim.effectful,
                      backend_config=ctx.attr(f"{{index = {number} : ui64}}"), operand_layouts=ctx.attr(_layouts(given)),
                      result_layouts=ctx.attr(_layouts(outs)))
@@ -127,11 +127,11 @@ def _callback(prim: Primitive) -> Callable[..., Any]:
             made = ctx.op("stablehlo.custom_call", held, *outs, attributes=attrs)
             return [made] if len(outs) == 1 else list(made)
 
-        if isinstance(env, MeshEnv) and (env.free if env.names else env.processes > 1):
-            return _call_on_first(ctx, prim, call, operands, avals, outs, env.workers())
+        if isinstance(env, MeshAxisEnv) and (env.free if env.names else env.processes > 1):
+            return _call_on_first(ctx, prim, call, operands, avals, outs, env.worker_groups())
         if mesh is not None:
             if not env.names:  # as below, for Shardy; within a map each member calls
-                attrs["sdy.sharding"] = mesh.first_alone(len(outs))
+                attrs["sdy.sharding"] = mesh.first_device_sharding(len(outs))
         elif ctx.module.partitions > 1:  # the host is called once, by the first partition, with whole arrays
             one = "{maximal device=0}"
             attrs["mhlo.sharding"] = one if len(outs) < 2 else "{" + ", ".join([one] * len(outs)) + "}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 from typing import Any
 
 from lamina_ir import ShapeError, prims
-from lamina_ir.extend import devices_needed
+from lamina_ir.extend import count_devices
 
-from ..context import Context
-from ..regions import map_over
-from ..tables import lowering_rules
+from .._emit.rule_context import Context
+from .._emit.manual_regions import lower_map
+from .._emit.rule_tables import lowering_rules
 
 __all__: list[str] = []
 
@@ -20,7 +20,7 @@ def xla_pmap_lowering(ctx: Context, *args: Any, axis_name: Any, axis_size: int, 
                       out_axes: Any, name: str = "pmap", devices: Any = None, global_axis_size: int | None = None,
                       **_: Any) -> list[Any]:
     """Emit a map: each device takes its shard of the mapped arguments and keeps its shard of the results."""
-    rows, each = global_axis_size or axis_size, devices_needed(call_jaxpr)
+    rows, each = global_axis_size or axis_size, count_devices(call_jaxpr)
     program_devices = ctx.module.placement.devices
     order: tuple[int, ...] | None = None if rows == axis_size else ()
     if devices is not None and order is not None:
@@ -33,7 +33,7 @@ def xla_pmap_lowering(ctx: Context, *args: Any, axis_name: Any, axis_size: int, 
     if rows not in (axis_size, axis_size * processes):
         raise ShapeError(f"pmap of `{name}`: {axis_size} of the {rows} rows of axis {axis_name!r} are here, in a program of "
                          f"{processes} processes")
-    return map_over(ctx, args, axis_name, axis_size, call_jaxpr, in_axes, out_axes, name, rows, order)
+    return lower_map(ctx, args, axis_name, axis_size, call_jaxpr, in_axes, out_axes, name, rows, order)
 
 
 def _order(devices: tuple[Any, ...], program_devices: tuple[Any, ...], each: int, here: int) -> tuple[int, ...] | None:

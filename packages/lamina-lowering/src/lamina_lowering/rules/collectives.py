@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from lamina_ir import ShapedArray, dtypes, prims, shaped
-from lamina_ir.extend import axis_names, checked_permutation, split_axes
+from lamina_ir.extend import check_axis_names, check_permutation, split_axis_names
 from lamina_ir.prims import highest, lowest
 
-from ..context import Context
-from ..tables import lowering_rules
+from .._emit.rule_context import Context
+from .._emit.rule_tables import lowering_rules
 
-__all__ = ["from_one", "gather_over"]
+__all__ = ["broadcast_from_one", "emit_all_gather"]
 
 _I32 = shaped((), np.dtype("int32"))
 _F32 = np.dtype("float32")
@@ -26,7 +26,7 @@ _WIDE = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex128"
 
 def _groups(ctx: Context, axis_name: Any, index_groups: Any = None) -> tuple[list[list[int]], int]:
     """Return the groups and the size of the largest."""
-    groups = ctx.axis_env.groups(axis_names(ctx.eqn.primitive.name, axis_name), index_groups)
+    groups = ctx.axis_env.groups(check_axis_names(ctx.eqn.primitive.name, axis_name), index_groups)
     return groups, max(map(len, groups))
 
 
@@ -79,7 +79,7 @@ def _all_reduce(op: str, bool_op: str, identity: Any, winner: Any = None) -> Any
     With `winner(dtype)`, the max/min value of an integer dtype, floats are compared as integers.
     """
     def rule(ctx: Context, *xs: Any, axes: Any, axis_index_groups: Any = None) -> list[Any]:
-        names, positions = split_axes(ctx.eqn.primitive.name, axes)
+        names, positions = split_axis_names(ctx.eqn.primitive.name, axes)
         groups, most = _groups(ctx, names, axis_index_groups)
         ready: list[tuple[Any, ShapedArray]] = []
         for x, aval, out in zip(xs, ctx.avals_in, ctx.avals_out, strict=True):
@@ -142,7 +142,7 @@ def _emit_all_reduces(ctx: Context, operands: Sequence[tuple[Any, ShapedArray]],
     return result
 
 
-def gather_over(ctx: Context, x: Any, aval: ShapedArray, out: ShapedArray, names: Sequence[Hashable], dimension: int,
+def emit_all_gather(ctx: Context, x: Any, aval: ShapedArray, out: ShapedArray, names: Sequence[Hashable], dimension: int,
                 tiled: bool = False, index_groups: Any = None) -> Any:
     """Gather `x` of all group members along `dimension`: a new axis, or with `tiled` an existing one."""
     if 0 in out.shape:  # the operation takes no axis of length 0
@@ -153,7 +153,7 @@ def gather_over(ctx: Context, x: Any, aval: ShapedArray, out: ShapedArray, names
         x = ctx.reshape(x, aval)
     if n == 1:
         return x
-    if ctx.axis_env.spare:
+    if ctx.axis_env.idle_participants:
         return ctx.op("stablehlo.concatenate", _each_members(ctx, x, aval, groups), out, dimension=dimension)
     return _collective(ctx, "stablehlo.all_gather", (x,), (out,), groups, all_gather_dim=dimension)
 
@@ -173,17 +173,17 @@ def _each_members(ctx: Context, x: Any, aval: ShapedArray, groups: list[list[int
     zero = ctx.const(0, _I32)
     found = []
     for k in range(len(groups[0])):
-        at = ctx.of_participant([mine[device][k] if device in mine else device for device in range(num_devices)])
+        at = ctx.participant_entry([mine[device][k] if device in mine else device for device in range(num_devices)])
         row = ctx.op("stablehlo.dynamic_slice", (whole, at, *[zero] * aval.ndim), one, slice_sizes=ctx.i64s(one.shape))
         found.append(ctx.reshape(row, aval))
     return found
 
 
-def from_one(ctx: Context, x: Any, aval: ShapedArray, groups: list[list[int]]) -> Any:
+def broadcast_from_one(ctx: Context, x: Any, aval: ShapedArray, groups: list[list[int]]) -> Any:
     """Broadcast the `x` of the one participant of each group whose bits are not all zero, bit by bit."""
     if dtypes.is_complex(aval.dtype):
-        part = shaped(aval.shape, dtypes.real_of(aval.dtype))
-        halves = [from_one(ctx, ctx.op(f"stablehlo.{name}", (x,), part), part, groups) for name in ("real", "imag")]
+        part = shaped(aval.shape, dtypes.real_dtype(aval.dtype))
+        halves = [broadcast_from_one(ctx, ctx.op(f"stablehlo.{name}", (x,), part), part, groups) for name in ("real", "imag")]
         return ctx.op("stablehlo.complex", halves, aval)
     bits = held = aval
     if dtypes.is_float(aval.dtype):
@@ -200,7 +200,7 @@ def from_one(ctx: Context, x: Any, aval: ShapedArray, groups: list[list[int]]) -
 def _own_part(ctx: Context, x: Any, aval: ShapedArray, axis: int, groups: list[list[int]], part: ShapedArray) -> Any:
     """Slice the part along an axis that has this participant's position in its group."""
     number = {device: k for group in groups for k, device in enumerate(group)}
-    at = ctx.of_participant([number.get(d, 0) * part.shape[axis] for d in range(ctx.module.partitions)])
+    at = ctx.participant_entry([number.get(d, 0) * part.shape[axis] for d in range(ctx.module.partitions)])
     zero = ctx.const(0, _I32)
     return ctx.op("stablehlo.dynamic_slice", (x, *[at if a == axis else zero for a in range(aval.ndim)]), part,
                   slice_sizes=ctx.i64s(part.shape))
@@ -208,8 +208,8 @@ def _own_part(ctx: Context, x: Any, aval: ShapedArray, axis: int, groups: list[l
 
 def all_gather_lowering(ctx: Context, x: Any, *, all_gather_dimension: int, axis_name: Any, axis_index_groups: Any,
                         tiled: bool, **_: Any) -> Any:
-    return gather_over(ctx, x, ctx.aval_in, ctx.aval_out, axis_names("all_gather", axis_name), all_gather_dimension, tiled,
-                       axis_index_groups)
+    return emit_all_gather(ctx, x, ctx.aval_in, ctx.aval_out, check_axis_names("all_gather", axis_name),
+                           all_gather_dimension, tiled, axis_index_groups)
 
 
 def psum_scatter_lowering(ctx: Context, x: Any, *, axis_name: Any, axis_index_groups: Any, scatter_dimension: int,
@@ -221,7 +221,7 @@ def psum_scatter_lowering(ctx: Context, x: Any, *, axis_name: Any, axis_index_gr
     dtype = _sum_dtype(out.dtype)
     x = ctx.convert(x, aval, shaped(aval.shape, dtype))
     piece = shaped((*aval.shape[:d], aval.shape[d] // n, *aval.shape[d + 1:]), dtype)
-    if n > 1 and ctx.axis_env.spare:
+    if n > 1 and ctx.axis_env.idle_participants:
         held = shaped(aval.shape, dtype)
         (x, held), = _emit_all_reduces(ctx, [(x, held)], groups, "stablehlo.add", "stablehlo.or")
         x = _own_part(ctx, x, held, d, groups, piece)
@@ -249,7 +249,7 @@ def all_to_all_lowering(ctx: Context, x: Any, *, axis_name: Any, axis_index_grou
         shape.insert(concat_axis, 1)
         aval = shaped(tuple(shape), aval.dtype)
         x = ctx.reshape(x, aval)
-    if n > 1 and ctx.axis_env.spare:
+    if n > 1 and ctx.axis_env.idle_participants:
         shape[split_axis] //= n
         own = shaped(tuple(shape), aval.dtype)
         parts = [_own_part(ctx, y, aval, split_axis, groups, own) for y in _each_members(ctx, x, aval, groups)]
@@ -266,7 +266,7 @@ def all_to_all_lowering(ctx: Context, x: Any, *, axis_name: Any, axis_index_grou
 def ppermute_lowering(ctx: Context, x: Any, *, axis_name: Any, perm: Any) -> Any:
     """Emit a permutation. A participant that receives nothing gets zeros, as StableHLO defines."""
     groups, n = _groups(ctx, axis_name)
-    perm = checked_permutation("ppermute", n, perm, axis_name)
+    perm = check_permutation("ppermute", n, perm, axis_name)
     if not perm:
         return ctx.const(0, ctx.aval_out)
     if n == len(perm) and all(s == d for s, d in perm):  # the identity, as when slots only move within devices
@@ -276,7 +276,7 @@ def ppermute_lowering(ctx: Context, x: Any, *, axis_name: Any, perm: Any) -> Any
 
 
 def axis_index_lowering(ctx: Context, *, axis_name: Any) -> Any:
-    names = axis_names("axis_index", axis_name)
+    names = check_axis_names("axis_index", axis_name)
     # The first name is the slowest, as in the order of groups.
     index = ctx.axis_index(names[0])
     for name in names[1:]:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from lamina_ir import Eqn, Var, dtypes, prims, shaped
-from lamina_ir.extend import Wired, as_scan
+from lamina_ir.extend import RegionView, as_scan
 
-from ..context import Context
-from ..tables import lowering_rules
+from .._emit.rule_context import Context
+from .._emit.rule_tables import lowering_rules
 
 __all__: list[str] = []
 
@@ -93,7 +93,7 @@ def scan_lowering(ctx: Context, *args: Any, jaxpr: Any, length: int, num_consts:
     x_avals, y_avals = jaxpr.in_avals[n:], jaxpr.out_avals[num_carry:]
     outs = ctx.avals_out
     wholes = outs[num_carry:]
-    state = [*carry, *[ctx.const(ctx.module.fill(a), a) for a in wholes]]
+    state = [*carry, *[ctx.const(ctx.module.initial_value(a), a) for a in wholes]]
 
     def emit_iterations(ctx: Context, first: Any, count: int, state: Sequence[Any]) -> list[Any]:
         """Emit `count` iterations from index `first`."""
@@ -142,8 +142,8 @@ def _make_default_rule(op: Any) -> Any:
     A call becomes its body, a branch a `cond`, and a loop of known length a `scan`. None if the signature does not
     suffice.
     """
-    flow = op.flow
-    if flow is None or not flow.operands or flow.binds or flow.test:
+    flow = op.region_signature
+    if flow is None or not flow.operands or flow.axis_binding or flow.test:
         return None
 
     def loop(ctx: Context, /, *args: Any, **params: Any) -> Any:
@@ -154,12 +154,12 @@ def _make_default_rule(op: Any) -> Any:
         return lowering_rules[prims.scan_p](ctx, *[at[id(v)] for v in scan.invars], **scan.params)  # type: ignore[union-attr]
 
     def once(ctx: Context, /, *args: Any, **params: Any) -> Any:
-        w = Wired(op, params, len(args))
+        w = RegionView(op, params, len(args))
         taken = [args[i] for i in w.bodies[0].ins]
-        if w.chooser is None:
+        if w.selector is None:
             return ctx.body(w.bodies[0].program, taken)
         branches = tuple([b.program for b in w.bodies])
-        return lowering_rules[prims.cond_p](ctx, args[w.chooser], *taken, branches=branches)
+        return lowering_rules[prims.cond_p](ctx, args[w.selector], *taken, branches=branches)
 
     return loop if flow.loops else once
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lamina_ir import dtypes, prims, shaped
 
-from ..tables import lowering_rules
+from .._emit.rule_tables import lowering_rules
 
 __all__: list[str] = []
 
@@ -39,14 +39,14 @@ def conv_general_dilated_lowering(ctx, lhs, rhs, *, batch_group_count, dimension
     if not dtypes.is_complex(la.dtype):
         return conv(lhs, rhs, out)
     (a, b), (c, d) = _parts(ctx, lhs, la), _parts(ctx, rhs, ra)
-    part = shaped(out.shape, dtypes.real_of(out.dtype))
+    part = shaped(out.shape, dtypes.real_dtype(out.dtype))
     real = ctx.op("stablehlo.subtract", (conv(a, c, part), conv(b, d, part)), part)
     imag = ctx.op("stablehlo.add", (conv(a, d, part), conv(b, c, part)), part)
     return ctx.op("stablehlo.complex", (real, imag), out)
 
 
 def _parts(ctx, v, aval):
-    part = shaped(aval.shape, dtypes.real_of(aval.dtype))
+    part = shaped(aval.shape, dtypes.real_dtype(aval.dtype))
     return ctx.op("stablehlo.real", (v,), part), ctx.op("stablehlo.imag", (v,), part)
 
 

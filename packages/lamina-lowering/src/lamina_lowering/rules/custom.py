@@ -9,15 +9,15 @@ import numpy as np
 from lamina_ir import prims, shaped
 from lamina_ir.extend import Tiles
 
-from ..context import Context
-from ..tables import lowering_rules, platform_rules
+from .._emit.rule_context import Context
+from .._emit.rule_tables import lowering_rules, platform_rules
 from .calls import xla_call_lowering
 
 __all__: list[str] = []
 
 _F32 = shaped((), np.dtype("float32"))
 # bytes recomputed by all checkpoints of a module, below which a branch costs more than it saves
-WORTH_A_BRANCH = 1 << 16
+MIN_RECOMPUTED_BYTES = 1 << 16
 _NO_SHAPE = shaped((0,), np.dtype("int64"))
 
 
@@ -31,7 +31,7 @@ def sharding_constraint_lowering(ctx: Context, x: Any, *, sharding: str, unspeci
     if build.partitions == 1:
         return x
     here = build.partitions if build.mesh is None else build.mesh.grid.devices
-    tiles = Tiles.parse(sharding).renumbered(build.partition_order or range(here))
+    tiles = Tiles.parse(sharding).renumber(build.partition_order or range(here))
     if build.mesh is not None:
         if not getattr(ctx.axis_env, "free", None):
             return x
@@ -69,7 +69,7 @@ def remat_lowering_cpu(ctx: Context, *args: Any, call_jaxpr: Any, differentiated
     """
     jaxpr = call_jaxpr.jaxpr
     if not (differentiated and prevent_cse and args) or jaxpr.axis_names or jaxpr.effectful \
-            or ctx.module.recomputed() < WORTH_A_BRANCH:
+            or ctx.module.recomputed_bytes() < MIN_RECOMPUTED_BYTES:
         return remat_lowering(ctx, *args, call_jaxpr=call_jaxpr, differentiated=differentiated, prevent_cse=prevent_cse)
     low, high, two = ctx.const(0, _F32), ctx.const(1, _F32), ctx.const(2, _F32)
     draw = ctx.op("stablehlo.rng", (low, high, ctx.const(np.zeros(0, np.int64), _NO_SHAPE)), _F32,

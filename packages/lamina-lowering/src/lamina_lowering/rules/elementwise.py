@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from lamina_ir import ShapedArray, dtypes, prims, shaped
 
-from ..extend import direct
-from ..tables import lowering_rules
-from ._truths import keeping_nan
+from ..extend import lower_to_op
+from .._emit.rule_tables import lowering_rules
+from ._nan_guards import propagate_nan
 
 __all__: list[str] = []
 
@@ -44,7 +44,7 @@ for _prim, _name in (
         (prims.shift_right_logical_p, "stablehlo.shift_right_logical"),
         (prims.shift_right_arithmetic_p, "stablehlo.shift_right_arithmetic"),
         (prims.select_p, "stablehlo.select")):
-    _define(_prim, direct(_name))
+    _define(_prim, lower_to_op(_name))
 
 
 def _clamp(ctx: Any, low: Any, x: Any, high: Any) -> Any:
@@ -69,7 +69,7 @@ def _convert(ctx: Any, x: Any, *, new_dtype: Any, weak_type: bool) -> Any:
 _define(prims.convert_element_type_p, _convert)
 for _prim, _name in ((prims.exp_p, "stablehlo.exponential"), (prims.logistic_p, "stablehlo.logistic"),
                      (prims.sinh_p, "chlo.sinh"), (prims.cosh_p, "chlo.cosh")):
-    _define(_prim, keeping_nan(direct(_name)))
+    _define(_prim, propagate_nan(lower_to_op(_name)))
 
 
 def _comparison(direction: str) -> Callable[..., Any]:
@@ -123,7 +123,7 @@ def exp2_lowering(ctx: Any, x: Any) -> Any:
 
 
 def conj_lowering(ctx: Any, x: Any) -> Any:
-    part = shaped(ctx.aval_out.shape, dtypes.real_of(ctx.aval_out.dtype))
+    part = shaped(ctx.aval_out.shape, dtypes.real_dtype(ctx.aval_out.dtype))
     imag = ctx.op("stablehlo.negate", (ctx.op("stablehlo.imag", (x,), part),), part)
     return ctx.op("stablehlo.complex", (ctx.op("stablehlo.real", (x,), part), imag), ctx.aval_out)
 
@@ -161,7 +161,7 @@ def pow_lowering(ctx: Any, x: Any, y: Any) -> Any:
     out = ctx.op("stablehlo.power", (x, y), aval)
     if not dtypes.is_complex(base.dtype):
         return out
-    part, truth = shaped(aval.shape, dtypes.real_of(aval.dtype)), shaped(aval.shape, dtypes.BOOL)
+    part, truth = shaped(aval.shape, dtypes.real_dtype(aval.dtype)), shaped(aval.shape, dtypes.BOOL)
     grows = ctx.compare(ctx.op("stablehlo.real", (y,), part), ctx.const(0, part), "GT", part)
     zero = ctx.const(0, aval)
     is_zero = ctx.op("stablehlo.and", (grows, ctx.compare(x, zero, "EQ", aval)), truth)
@@ -246,14 +246,14 @@ def bessel_i0e_lowering(ctx: Any, x: Any) -> Any:
 
 
 def _max_min(name: str, direction: str) -> Callable[..., Any]:
-    plain = direct(name)
+    plain = lower_to_op(name)
 
     def rule(ctx: Any, x: Any, y: Any) -> Any:
         """Emit the max/min; complex numbers are ordered by their real parts, then by their imaginary parts."""
         aval = ctx.aval_out
         if not dtypes.is_complex(aval.dtype):
             return plain(ctx, x, y)
-        part, truth = shaped(aval.shape, dtypes.real_of(aval.dtype)), shaped(aval.shape, dtypes.BOOL)
+        part, truth = shaped(aval.shape, dtypes.real_dtype(aval.dtype)), shaped(aval.shape, dtypes.BOOL)
         (xr, xi), (yr, yi) = ([ctx.op(f"stablehlo.{p}", (v,), part) for p in ("real", "imag")] for v in (x, y))
         first = ctx.select(ctx.compare(xr, yr, "EQ", part), ctx.compare(xi, yi, direction, part),
                            ctx.compare(xr, yr, direction, part), truth)
@@ -275,9 +275,9 @@ def _nan_at_zero(inner: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _define(prims.abs_p, abs_lowering)
-_define(prims.digamma_p, _nan_at_zero(direct("chlo.digamma")))
+_define(prims.digamma_p, _nan_at_zero(lower_to_op("chlo.digamma")))
 _define(prims.sign_p, sign_lowering)
-_define(prims.exp2_p, keeping_nan(exp2_lowering))
+_define(prims.exp2_p, propagate_nan(exp2_lowering))
 _define(prims.conj_p, conj_lowering)
 _define(prims.polygamma_p, _nan_at_zero(_zero_at_infinity("chlo.polygamma", 0, True)))
 _define(prims.zeta_p, _zero_at_infinity("chlo.zeta", 1, False))

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from lamina_ir import dtypes, prims, shaped
 
-from ..tables import lowering_rules, platform_rules
-from ._kernels import I32, constants, cut, flag, kernel, lapack, letter, masked, matrix_layout, swap, triangle
+from .._emit.rule_tables import lowering_rules, platform_rules
+from ._kernels import (I32, empty_results, slice_leading, bool_attr, call_kernel, call_lapack, char_attr, mask_failed,
+                       as_matrices, transpose_matrix, select_triangle)
 
 __all__: list[str] = []
 
@@ -18,7 +19,7 @@ def _skip_empty(rule):
     """Wrap a rule so that empty operands give constants."""
     def guarded(ctx, *xs, **params):
         if any(a.size == 0 for a in ctx.avals_in):
-            made = constants(ctx, params)
+            made = empty_results(ctx, params)
             return made if ctx.eqn.primitive.multiple else made[0]
         return rule(ctx, *xs, **params)
     return guarded
@@ -33,20 +34,20 @@ def _parts(aval):
 # --- cholesky, triangular_solve ---------------------------------------------------------------------------------------
 def cholesky_native(ctx, x):
     aval = ctx.aval_out
-    return triangle(ctx, ctx.op("stablehlo.cholesky", (x,), aval, lower=True), aval, lower=True)
+    return select_triangle(ctx, ctx.op("stablehlo.cholesky", (x,), aval, lower=True), aval, lower=True)
 
 
 def cholesky_cpu(ctx, x):
     aval = ctx.aval_out
     info = _parts(aval)[4]
-    made, failed = lapack(ctx, "potrf", aval.dtype, (x,), matrix_layout(aval), [(aval, True), (info, False)],
-                          uplo=letter("L"))
-    whole, = masked(ctx, (made,), (aval,), failed, info)
-    return triangle(ctx, whole, aval, lower=True)
+    made, failed = call_lapack(ctx, "potrf", aval.dtype, (x,), as_matrices(aval), [(aval, True), (info, False)],
+                          uplo=char_attr("L"))
+    whole, = mask_failed(ctx, (made,), (aval,), failed, info)
+    return select_triangle(ctx, whole, aval, lower=True)
 
 
 def _conj(ctx, x, aval):
-    part = shaped(aval.shape, dtypes.real_of(aval.dtype))
+    part = shaped(aval.shape, dtypes.real_dtype(aval.dtype))
     imag = ctx.op("stablehlo.negate", (ctx.op("stablehlo.imag", (x,), part),), part)
     return ctx.op("stablehlo.complex", (ctx.op("stablehlo.real", (x,), part), imag), aval)
 
@@ -67,9 +68,9 @@ def triangular_solve_cpu(ctx, a, b, *, left_side, lower, transpose_a, conjugate_
     if conjugate_a and not transpose_a:
         a = _conj(ctx, a, aval)
     how = ("C" if conjugate_a else "T") if transpose_a else "N"
-    return lapack(ctx, "trsm", aval.dtype, (a, b), matrix_layout(aval, out), matrix_layout(out), ((0, 1),),
-                  side=letter("L" if left_side else "R"), uplo=letter("L" if lower else "U"), trans_x=letter(how),
-                  diag=letter("U" if unit_diagonal else "N"))[0]
+    return call_lapack(ctx, "trsm", aval.dtype, (a, b), as_matrices(aval, out), as_matrices(out), ((0, 1),),
+                  side=char_attr("L" if left_side else "R"), uplo=char_attr("L" if lower else "U"), trans_x=char_attr(how),
+                  diag=char_attr("U" if unit_diagonal else "N"))[0]
 
 
 # --- lu ---------------------------------------------------------------------------------------------------------------
@@ -114,10 +115,10 @@ def _lu(call):
     def rule(ctx, x):
         out, pivots, order = ctx.avals_out
         info = _parts(out)[4]
-        made, exchanged, failed = call(ctx, "getrf", out.dtype, (x,), matrix_layout(out),
+        made, exchanged, failed = call(ctx, "getrf", out.dtype, (x,), as_matrices(out),
                                        [(out, True), (pivots, False), (info, False)])
         exchanged = ctx.op("stablehlo.subtract", (exchanged, ctx.const(1, pivots)), pivots)
-        return *masked(ctx, (made,), (out,), failed, info, "LT"), exchanged, _permutation(ctx, exchanged, pivots, order)
+        return *mask_failed(ctx, (made,), (out,), failed, info, "LT"), exchanged, _permutation(ctx, exchanged, pivots, order)
     return rule
 
 
@@ -125,12 +126,12 @@ def _lu(call):
 def _geqrf(call):
     def rule(ctx, x):
         out, taus = ctx.avals_out
-        return call(ctx, "geqrf", out.dtype, (x,), matrix_layout(out), [(out, True), (taus, False)])
+        return call(ctx, "geqrf", out.dtype, (x,), as_matrices(out), [(out, True), (taus, False)])
     return rule
 
 
 def _orgqr(ctx, call, a, taus, aval, tau_aval):
-    return call(ctx, "orgqr", aval.dtype, (a, taus), [(aval, True), (tau_aval, False)], matrix_layout(aval))[0]
+    return call(ctx, "orgqr", aval.dtype, (a, taus), [(aval, True), (tau_aval, False)], as_matrices(aval))[0]
 
 
 def _householder_product(call):
@@ -149,14 +150,14 @@ def _qr(call):
                 [(aval, True), (order[0], False), (taus, False)], ((0, 0), (1, 1)))
             order = [ctx.op("stablehlo.subtract", (order_made, ctx.const(1, order[0])), order[0])]
         else:
-            packed, factors = call(ctx, "geqrf", dtype, (x,), matrix_layout(aval), [(aval, True), (taus, False)])
+            packed, factors = call(ctx, "geqrf", dtype, (x,), as_matrices(aval), [(aval, True), (taus, False)])
         if q.shape[-1] > n:  # columns are added that complete the basis
             tails = ctx.op("stablehlo.pad", (packed, ctx.const(0, shaped((), dtype))), q,
                            edge_padding_low=ctx.i64s([0] * len(q.shape)), interior_padding=ctx.i64s([0] * len(q.shape)),
                            edge_padding_high=ctx.i64s([0] * (len(q.shape) - 1) + [q.shape[-1] - n]))
         else:
-            tails = cut(ctx, packed, aval, q.shape)
-        upper = triangle(ctx, cut(ctx, packed, aval, r.shape), r, lower=False)
+            tails = slice_leading(ctx, packed, aval, q.shape)
+        upper = select_triangle(ctx, slice_leading(ctx, packed, aval, r.shape), r, lower=False)
         return _orgqr(ctx, call, tails, factors, q, taus), upper, *order
     return rule
 
@@ -165,9 +166,9 @@ def _qr(call):
 def eigh_cpu(ctx, x, *, lower):
     v, w = ctx.avals_out
     info = _parts(v)[4]
-    *made, failed = lapack(ctx, "syevd", v.dtype, (x,), matrix_layout(v), [(v, True), (w, False), (info, False)],
-                           uplo=letter("L" if lower else "U"), mode=letter("V"))
-    return masked(ctx, made, (v, w), failed, info)
+    *made, failed = call_lapack(ctx, "syevd", v.dtype, (x,), as_matrices(v), [(v, True), (w, False), (info, False)],
+                           uplo=char_attr("L" if lower else "U"), mode=char_attr("V"))
+    return mask_failed(ctx, made, (v, w), failed, info)
 
 
 def eig_cpu(ctx, x, *, compute_left_eigenvectors, compute_right_eigenvectors):
@@ -176,13 +177,13 @@ def eig_cpu(ctx, x, *, compute_left_eigenvectors, compute_right_eigenvectors):
     vectors = shaped(aval.shape, w.dtype)
     real = not dtypes.is_complex(aval.dtype)
     values = [(shaped(w.shape, aval.dtype), False)] * 2 if real else [(w, False)]
-    *made, left, right, failed = lapack(
-        ctx, "geev", aval.dtype, (x,), matrix_layout(aval), [*values, (vectors, True), (vectors, True), (info, False)],
-        (), compute_left=letter("V" if compute_left_eigenvectors else "N"),
-        compute_right=letter("V" if compute_right_eigenvectors else "N"))
+    *made, left, right, failed = call_lapack(
+        ctx, "geev", aval.dtype, (x,), as_matrices(aval), [*values, (vectors, True), (vectors, True), (info, False)],
+        (), compute_left=char_attr("V" if compute_left_eigenvectors else "N"),
+        compute_right=char_attr("V" if compute_right_eigenvectors else "N"))
     outs = [ctx.op("stablehlo.complex", made, w) if real else made[0]]
     outs += [left] * compute_left_eigenvectors + [right] * compute_right_eigenvectors
-    return masked(ctx, outs, ctx.avals_out, failed, info)
+    return mask_failed(ctx, outs, ctx.avals_out, failed, info)
 
 
 def svd_cpu(ctx, x, *, compute_uv, full_matrices):
@@ -190,9 +191,9 @@ def svd_cpu(ctx, x, *, compute_uv, full_matrices):
     batch, m, n, dtype, info = _parts(aval)
     u, vh = ctx.avals_out[1:] if compute_uv else (shaped((*batch, m, m), dtype), shaped((*batch, n, n), dtype))
     mode = ("A" if full_matrices else "S") if compute_uv else "N"
-    _, *made, failed = lapack(ctx, "gesdd", dtype, (x,), matrix_layout(aval),
-                              [(aval, True), (s, False), (u, True), (vh, True), (info, False)], mode=letter(mode))
-    return masked(ctx, made[:len(ctx.avals_out)], ctx.avals_out, failed, info)
+    _, *made, failed = call_lapack(ctx, "gesdd", dtype, (x,), as_matrices(aval),
+                              [(aval, True), (s, False), (u, True), (vh, True), (info, False)], mode=char_attr(mode))
+    return mask_failed(ctx, made[:len(ctx.avals_out)], ctx.avals_out, failed, info)
 
 
 def schur_cpu(ctx, x, *, compute_schur_vectors):
@@ -200,10 +201,10 @@ def schur_cpu(ctx, x, *, compute_schur_vectors):
     batch, n, _, dtype, info = _parts(aval)
     w = shaped((*batch, n), dtype)
     values = [(w, False)] * (1 if dtypes.is_complex(dtype) else 2)
-    t, q, *_, failed = lapack(ctx, "gees", dtype, (x,), matrix_layout(aval),
+    t, q, *_, failed = call_lapack(ctx, "gees", dtype, (x,), as_matrices(aval),
                               [(aval, True), (aval, True), *values, (info, False), (info, False)],
-                              mode=letter("V" if compute_schur_vectors else "N"), sort=letter("N"))
-    return masked(ctx, (t, q)[:len(ctx.avals_out)], ctx.avals_out, failed, info)
+                              mode=char_attr("V" if compute_schur_vectors else "N"), sort=char_attr("N"))
+    return mask_failed(ctx, (t, q)[:len(ctx.avals_out)], ctx.avals_out, failed, info)
 
 
 # --- reductions to nearly triangular form, tridiagonal solves ---------------------------------------------------------
@@ -212,10 +213,10 @@ def hessenberg_cpu(ctx, x):
     if not taus.size:
         return x, ctx.const(0, taus)
     info = _parts(out)[4]
-    *made, failed = lapack(ctx, "gehrd", out.dtype, (x,), matrix_layout(out),
+    *made, failed = call_lapack(ctx, "gehrd", out.dtype, (x,), as_matrices(out),
                            [(out, True), (taus, False), (info, False)], low="1 : i32",
                            high=f"{out.shape[-1]} : i32")
-    return masked(ctx, made, ctx.avals_out, failed, info)
+    return mask_failed(ctx, made, ctx.avals_out, failed, info)
 
 
 def _tridiagonal(call, text):
@@ -226,9 +227,9 @@ def _tridiagonal(call, text):
             back = ctx.reshape(ctx.convert(diagonal, d, shaped(d.shape, out.dtype)), out)
             return back, diagonal, ctx.const(0, e), ctx.const(0, taus)
         info = _parts(out)[4]
-        *made, failed = call(ctx, "sytrd", out.dtype, (x,), matrix_layout(out),
+        *made, failed = call(ctx, "sytrd", out.dtype, (x,), as_matrices(out),
                              [(out, True), (d, False), (e, False), (taus, False), (info, False)], **text(lower))
-        return masked(ctx, made, ctx.avals_out, failed, info)
+        return mask_failed(ctx, made, ctx.avals_out, failed, info)
     return rule
 
 
@@ -236,9 +237,9 @@ def tridiagonal_solve_cpu(ctx, dl, d, du, b):
     diagonal, out = ctx.avals_in[1], ctx.aval_out
     info = _parts(out)[4]
     vectors = [(diagonal, False)] * 3
-    *_, made, failed = lapack(ctx, "gtsv", out.dtype, (dl, d, du, b), [*vectors, (out, True)],
+    *_, made, failed = call_lapack(ctx, "gtsv", out.dtype, (dl, d, du, b), [*vectors, (out, True)],
                               [*vectors, (out, True), (info, False)], ((0, 0), (1, 1), (2, 2), (3, 3)))
-    return masked(ctx, (made,), (out,), failed, info)[0]
+    return mask_failed(ctx, (made,), (out,), failed, info)[0]
 
 
 # --- CUDA: kernels of the same shape under other names ----------------------------------------------------------------
@@ -250,15 +251,15 @@ def cusolver(ctx, name, dtype, operands, ins, outs, aliases=((0, 0),), **attribu
     if name not in _CUSOLVER:
         raise NotImplementedError(f"lowering of `{ctx.eqn.primitive.name}` for cuda: jaxlib has no kernel for {name}; use "
                                   "pivoting=False, or run it on a CPU")
-    return kernel(ctx, f"cusolver_{name}_ffi", operands, ins, outs, attributes, aliases)
+    return call_kernel(ctx, f"cusolver_{name}_ffi", operands, ins, outs, attributes, aliases)
 
 
 def eigh_cuda(ctx, x, *, lower):
     v, w = ctx.avals_out
     info = _parts(v)[4]
-    *made, failed = kernel(ctx, "cusolver_syevd_ffi", (x,), matrix_layout(v), [(v, True), (w, False), (info, False)],
-                           {"algorithm": "0 : ui8", "lower": flag(lower)}, ((0, 0),))
-    return masked(ctx, made, (v, w), failed, info)
+    *made, failed = call_kernel(ctx, "cusolver_syevd_ffi", (x,), as_matrices(v), [(v, True), (w, False), (info, False)],
+                           {"algorithm": "0 : ui8", "lower": bool_attr(lower)}, ((0, 0),))
+    return mask_failed(ctx, made, (v, w), failed, info)
 
 
 def eig_cuda(ctx, x, *, compute_left_eigenvectors, compute_right_eigenvectors):
@@ -270,11 +271,11 @@ def eig_cuda(ctx, x, *, compute_left_eigenvectors, compute_right_eigenvectors):
     whole = shaped(aval.shape, w.dtype)
     if aval.dtype != w.dtype:
         x = ctx.convert(x, aval, whole)
-    _, values, _, right, failed = kernel(
-        ctx, "cusolver_geev_ffi", (x,), matrix_layout(whole),
+    _, values, _, right, failed = call_kernel(
+        ctx, "cusolver_geev_ffi", (x,), as_matrices(whole),
         [(whole, True), (w, False), (whole, True), (whole, True), (_parts(aval)[4], False)],
-        {"left": "false", "right": flag(compute_right_eigenvectors)}, ((0, 0),))
-    return masked(ctx, [values, right][:len(ctx.avals_out)], ctx.avals_out, failed, _parts(aval)[4])
+        {"left": "false", "right": bool_attr(compute_right_eigenvectors)}, ((0, 0),))
+    return mask_failed(ctx, [values, right][:len(ctx.avals_out)], ctx.avals_out, failed, _parts(aval)[4])
 
 
 def svd_cuda(ctx, x, *, compute_uv, full_matrices):
@@ -285,18 +286,18 @@ def svd_cuda(ctx, x, *, compute_uv, full_matrices):
     aval, s = ctx.aval_in, ctx.avals_out[0]
     wide = aval.shape[-2] < aval.shape[-1]
     if wide:
-        x, aval = swap(ctx, x, aval)
+        x, aval = transpose_matrix(ctx, x, aval)
     batch, m, n, dtype, info = _parts(aval)
     u = shaped((*batch, m, m if full_matrices else n), dtype)
     vh = shaped((*batch, n, n), dtype)
-    _, s_made, u_made, vh_made, failed = kernel(
-        ctx, "cusolver_gesvd_ffi", (x,), matrix_layout(aval),
+    _, s_made, u_made, vh_made, failed = call_kernel(
+        ctx, "cusolver_gesvd_ffi", (x,), as_matrices(aval),
         [(aval, True), (s, False), (u, True), (vh, True), (info, False)],
-        {"full_matrices": flag(full_matrices), "compute_uv": flag(compute_uv), "transposed": "false"}, ((0, 0),))
+        {"full_matrices": bool_attr(full_matrices), "compute_uv": bool_attr(compute_uv), "transposed": "false"}, ((0, 0),))
     made = [s_made, u_made, vh_made]
     if wide:
-        made = [s_made, swap(ctx, vh_made, vh)[0], swap(ctx, u_made, u)[0]]
-    return masked(ctx, made[:len(ctx.avals_out)], ctx.avals_out, failed, info)
+        made = [s_made, transpose_matrix(ctx, vh_made, vh)[0], transpose_matrix(ctx, u_made, u)[0]]
+    return mask_failed(ctx, made[:len(ctx.avals_out)], ctx.avals_out, failed, info)
 
 
 def tridiagonal_solve_cuda(ctx, dl, d, du, b):
@@ -310,25 +311,25 @@ def tridiagonal_solve_cuda(ctx, dl, d, du, b):
         b = ctx.pad(b, ctx.const(0, shaped((), out.dtype)), out, lows, highs, lows)
     n, whole = diagonal.shape[-1] + more, (*out.shape[:-2], diagonal.shape[-1] + more, out.shape[-1])
     longer, solved = shaped((*diagonal.shape[:-1], n), out.dtype), shaped(whole, out.dtype)
-    made, = kernel(ctx, "cusparse_gtsv2_ffi", (dl, d, du, b), [*[(longer, False)] * 3, (solved, True)],
-                   matrix_layout(solved), {}, ((0, 3),))
-    return cut(ctx, made, solved, out.shape)
+    made, = call_kernel(ctx, "cusparse_gtsv2_ffi", (dl, d, du, b), [*[(longer, False)] * 3, (solved, True)],
+                   as_matrices(solved), {}, ((0, 3),))
+    return slice_leading(ctx, made, solved, out.shape)
 
 
 _define = lowering_rules.define
 _define(prims.cholesky_p, _skip_empty(cholesky_native))
 _define(prims.triangular_solve_p, _skip_empty(triangular_solve_native))
 _define(prims.lu_pivots_to_permutation_p, _skip_empty(lu_pivots_to_permutation_lowering))
-_define(prims.lu_p, _skip_empty(_lu(lapack)))
-_define(prims.geqrf_p, _skip_empty(_geqrf(lapack)))
-_define(prims.householder_product_p, _skip_empty(_householder_product(lapack)))
-_define(prims.qr_p, _skip_empty(_qr(lapack)))
+_define(prims.lu_p, _skip_empty(_lu(call_lapack)))
+_define(prims.geqrf_p, _skip_empty(_geqrf(call_lapack)))
+_define(prims.householder_product_p, _skip_empty(_householder_product(call_lapack)))
+_define(prims.qr_p, _skip_empty(_qr(call_lapack)))
 _define(prims.eigh_p, _skip_empty(eigh_cpu))
 _define(prims.eig_p, _skip_empty(eig_cpu))
 _define(prims.svd_p, _skip_empty(svd_cpu))
 _define(prims.schur_p, _skip_empty(schur_cpu))
 _define(prims.hessenberg_p, _skip_empty(hessenberg_cpu))
-_define(prims.tridiagonal_p, _skip_empty(_tridiagonal(lapack, lambda lower: {"uplo": letter("L" if lower else "U")})))
+_define(prims.tridiagonal_p, _skip_empty(_tridiagonal(call_lapack, lambda lower: {"uplo": char_attr("L" if lower else "U")})))
 _define(prims.tridiagonal_solve_p, _skip_empty(tridiagonal_solve_cpu))
 
 platform_rules("cpu").define(prims.cholesky_p, _skip_empty(cholesky_cpu))
@@ -341,7 +342,8 @@ _cuda.define(prims.qr_p, _skip_empty(_qr(cusolver)))
 _cuda.define(prims.eigh_p, _skip_empty(eigh_cuda))
 _cuda.define(prims.eig_p, _skip_empty(eig_cuda))
 _cuda.define(prims.svd_p, _skip_empty(svd_cuda))
-_cuda.define(prims.tridiagonal_p, _skip_empty(_tridiagonal(cusolver, lambda lower: {"lower": flag(lower)})))
+_cuda.define(prims.tridiagonal_p, _skip_empty(_tridiagonal(cusolver, lambda lower: {"lower": bool_attr(lower)})))
 _cuda.define(prims.tridiagonal_solve_p, _skip_empty(tridiagonal_solve_cuda))
 for _prim in (prims.schur_p, prims.hessenberg_p):
-    _cuda.hole(_prim, "jaxlib has no CUDA kernel for it; run it on a CPU, with lamina.device_put or jit(..., backend='cpu')")
+    _cuda.declare_missing(_prim, "jaxlib has no CUDA kernel for it; run it on a CPU, with lamina.device_put or "
+                                 "jit(..., backend='cpu')")

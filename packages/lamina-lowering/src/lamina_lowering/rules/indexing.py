@@ -12,8 +12,8 @@ import numpy as np
 from lamina_ir import dtypes, prims, shaped
 from lamina_ir.prims import GatherScatterMode, gather_fill
 
-from ..tables import lowering_rules
-from .reductions import lexicographic
+from .._emit.rule_tables import lowering_rules
+from .reductions import make_lexicographic
 
 __all__: list[str] = []
 
@@ -160,7 +160,7 @@ def scatter_lowering(combine: str | None, ordered: str | None = None) -> Any:
         if combine is None:
             region = ctx.region((scalar, scalar), lambda _, old, new: new)
         elif ordered is not None and dtypes.is_complex(x_aval.dtype):
-            pick = lexicographic(ordered)
+            pick = make_lexicographic(ordered)
             region = ctx.region((scalar, scalar), lambda inner, old, new: pick(inner, old, new, scalar))
         else:
             region = ctx.reducer_region(combine, x_aval)

@@ -5,9 +5,9 @@ from typing import Any
 
 from lamina_ir import prims
 
-from ..context import Context
-from ..regions import shard_over
-from ..tables import lowering_rules
+from .._emit.rule_context import Context
+from .._emit.manual_regions import lower_shard_map
+from .._emit.rule_tables import lowering_rules
 
 __all__: list[str] = []
 
@@ -17,8 +17,8 @@ def shard_map_lowering(ctx: Context, *args: Any, mesh: Any, auto: Any, call_jaxp
     if here:
         raise NotImplementedError(f"lower: the xmap of `{name}` spans several processes, each with its part of operands "
                                   "and results; it must be the only equation of its module")
-    return shard_over(ctx, args, mesh, auto, call_jaxpr, in_specs, out_specs, name)
+    return lower_shard_map(ctx, args, mesh, auto, call_jaxpr, in_specs, out_specs, name)
 
 
-lowering_rules.hole(prims.xmap_p, "lamina_parallel.extend.lower_xmaps rewrites it before lowering")
+lowering_rules.declare_missing(prims.xmap_p, "lamina_parallel.extend.lower_xmaps rewrites it before lowering")
 lowering_rules.define(prims.shard_map_p, shard_map_lowering)

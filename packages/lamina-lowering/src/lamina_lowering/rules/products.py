@@ -14,7 +14,7 @@ import numpy as np
 
 from lamina_ir import dtypes, prims, shaped
 
-from ..tables import lowering_rules, platform_rules
+from .._emit.rule_tables import lowering_rules, platform_rules
 
 __all__: list[str] = []
 

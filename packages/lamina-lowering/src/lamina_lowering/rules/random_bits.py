@@ -7,7 +7,7 @@ import numpy as np
 from lamina_ir import dtypes, prims, shaped
 from lamina_ir.prims import THREEFRY_PARITY, THREEFRY_ROTATIONS
 
-from ..tables import lowering_rules
+from .._emit.rule_tables import lowering_rules
 
 __all__: list[str] = []
 

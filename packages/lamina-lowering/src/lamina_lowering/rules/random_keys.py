@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lamina_ir import prims
 
-from ..tables import lowering_rules
+from .._emit.rule_tables import lowering_rules
 
 __all__: list[str] = []
 
 for _p in (prims.random_wrap_p, prims.random_unwrap_p):
-    lowering_rules.hole(_p, "programs are lowered without keys, see lamina_ir.extend.lower_keys")
+    lowering_rules.declare_missing(_p, "programs are lowered without keys, see lamina_ir.extend.lower_keys")

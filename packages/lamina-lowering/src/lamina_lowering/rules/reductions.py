@@ -9,8 +9,8 @@ import numpy as np
 from lamina_ir import dtypes, prims, shaped
 from lamina_ir.prims import highest, lowest
 
-from ..context import Region
-from ..tables import lowering_rules, platform_rules
+from .._emit.rule_context import Region
+from .._emit.rule_tables import lowering_rules, platform_rules
 
 __all__: list[str] = []
 
@@ -26,10 +26,10 @@ def _scalar(aval):
     return shaped((), aval.dtype)
 
 
-def lexicographic(direction):
+def make_lexicographic(direction):
     """Make a function that returns the larger (GT) or smaller (LT) of two complex numbers; NaN wins."""
     def pick(ctx, a, b, aval):
-        part = shaped(aval.shape, dtypes.real_of(aval.dtype))
+        part = shaped(aval.shape, dtypes.real_dtype(aval.dtype))
         flag = shaped(aval.shape, dtypes.BOOL)
         (ar, ai), (br, bi) = ([ctx.op(f"stablehlo.{p}", (v,), part) for p in ("real", "imag")] for v in (a, b))
         wins = ctx.op("stablehlo.and", (ctx.compare(ar, br, "EQ", part), ctx.compare(ai, bi, direction, part)), flag)
@@ -49,7 +49,7 @@ def _make_max_min(name, opposite, direction):
     XLA passes `reduce` by `maximum` to a library (YNNPACK, seen with jaxlib 0.10.2) that drops NaNs. The library does
     not match the negated form.
     """
-    complex_combine = lexicographic(direction)
+    complex_combine = make_lexicographic(direction)
 
     def combine(ctx, a, b, aval):
         if dtypes.is_complex(aval.dtype):
@@ -67,7 +67,7 @@ _min = _make_max_min("stablehlo.minimum", "stablehlo.maximum", "LT")
 _PLAIN_OPS = {_max: "stablehlo.maximum", _min: "stablehlo.minimum"}
 
 
-def _widened(ctx, x, combine):
+def _widen(ctx, x, combine):
     """Return the operand in the dtype of the reduction: float32 for sums and products of narrower floats."""
     aval = ctx.aval_in
     if combine in (_add, _mul) and dtypes.is_float(aval.dtype) and aval.dtype.itemsize < 4:
@@ -89,7 +89,7 @@ def _replicate(ctx, x, aval):
     XLA's all-reduce between partitions on CPUs supports only sums, products, max/min, and `and` and `or` of booleans. A
     program that needs another one does not compile.
     """
-    if ctx.local or ctx.platform != "cpu":
+    if ctx.is_unpartitioned or ctx.platform != "cpu":
         return x
     return ctx.op("stablehlo.custom_call", (x,), aval, call_target_name="Sharding",
                   attributes={"mhlo.sharding": "{replicated}"})
@@ -102,8 +102,8 @@ def _reduce(ctx, x, aval, start, out, combine, axes):
     XLA's all-reduce between partitions on CPUs supports max/min only as the plain operation, which may drop NaNs. So
     there the NaNs are restored by a second reduction.
     """
-    scalar, plain, may_drop_nan = _scalar(aval), None, id(ctx.eqn) in ctx.module.careless
-    if not ctx.local or may_drop_nan:
+    scalar, plain, may_drop_nan = _scalar(aval), None, id(ctx.eqn) in ctx.module.nan_insensitive
+    if not ctx.is_unpartitioned or may_drop_nan:
         plain = _PLAIN_OPS.get(combine) if dtypes.is_float(aval.dtype) else None
     elif ctx.platform == "cpu" and combine in _PLAIN_OPS and not dtypes.is_complex(aval.dtype):
         x, aval, axes = _in_lanes(ctx, x, aval, start, combine, axes)
@@ -145,8 +145,8 @@ def _in_lanes(ctx, x, aval, start, combine, axes):
                       dimensions=ctx.i64s(sorted(axes)))
 
     x, none = ctx.reshape(x, flat), [0] * num_kept
-    made = reduce_(ctx.reshape(_cut(ctx, x, [*none, 0], bulk.shape, bulk), split), [*other, num_kept + many])
-    last = ctx.reshape(_cut(ctx, x, [*none, length - size], flat.shape, end), one)
+    made = reduce_(ctx.reshape(_slice(ctx, x, [*none, 0], bulk.shape, bulk), split), [*other, num_kept + many])
+    last = ctx.reshape(_slice(ctx, x, [*none, length - size], flat.shape, end), one)
     made = combine(ctx, made, reduce_(last, [*other, num_kept + many]), left)
     return made, left, list(range(len(left.shape) - many - 1, len(left.shape)))
 
@@ -172,8 +172,8 @@ def _in_pieces(ctx, x, aval, start, combine, axes):
         return ctx.op("stablehlo.reduce", (v, start), left, regions=[_region(combine, _scalar(aval))],
                       dimensions=ctx.i64s([axis + 1]))
 
-    last = _cut(ctx, x, [*none[:axis], length - pieces, *none[axis + 1:]], aval.shape, end)
-    made = combine(ctx, reduce_(ctx.reshape(_cut(ctx, x, none, bulk.shape, bulk), split)),
+    last = _slice(ctx, x, [*none[:axis], length - pieces, *none[axis + 1:]], aval.shape, end)
+    made = combine(ctx, reduce_(ctx.reshape(_slice(ctx, x, none, bulk.shape, bulk), split)),
                    reduce_(ctx.reshape(last, one)), left)
     return made, left, axes
 
@@ -196,7 +196,7 @@ def _reduction(combine, identity):
     def rule(ctx, x, *, axes):
         if not axes:
             return x
-        x, aval = _widened(ctx, x, combine)
+        x, aval = _widen(ctx, x, combine)
         if combine in _BITS.values() and (aval.dtype != dtypes.BOOL or combine is _BITS["xor"]):
             x = _replicate(ctx, x, aval)
         scalar, out = _scalar(aval), shaped(ctx.aval_out.shape, aval.dtype)
@@ -215,13 +215,13 @@ def _unroll_short(combine, rule):
         aval, out = ctx.aval_in, ctx.aval_out
         if not axes or out.size < _MANY or not 0 < aval.size <= _FEW * out.size:
             return rule(ctx, x, axes=axes)
-        x, aval = _widened(ctx, x, combine)
+        x, aval = _widen(ctx, x, combine)
         out = shaped(out.shape, aval.dtype)
         piece = shaped(tuple(1 if a in axes else n for a, n in enumerate(aval.shape)), aval.dtype)
         total = None
         for k in product(*(range(n if a in axes else 1) for a, n in enumerate(aval.shape))):
             limit = [i + 1 if a in axes else n for a, (i, n) in enumerate(zip(k, aval.shape, strict=True))]
-            part = ctx.reshape(_cut(ctx, x, k, limit, piece), out)
+            part = ctx.reshape(_slice(ctx, x, k, limit, piece), out)
             total = part if total is None else combine(ctx, total, part, out)
         return ctx.convert(total, out, ctx.aval_out)
     return short
@@ -297,13 +297,13 @@ def _compare(ctx, a, b, direction, aval):
     """Return (a <direction> b, a == b); complex numbers are compared lexicographically."""
     if not dtypes.is_complex(aval.dtype):
         return ctx.compare(a, b, direction, aval), ctx.compare(a, b, "EQ", aval)
-    part = shaped((), dtypes.real_of(aval.dtype))
+    part = shaped((), dtypes.real_dtype(aval.dtype))
     (ar, ai), (br, bi) = ([ctx.op(f"stablehlo.{p}", (v,), part) for p in ("real", "imag")] for v in (a, b))
     tied = ctx.op("stablehlo.and", (ctx.compare(ar, br, "EQ", part), ctx.compare(ai, bi, direction, part)), _BOOL)
     return ctx.op("stablehlo.or", (ctx.compare(ar, br, direction, part), tied), _BOOL), ctx.compare(a, b, "EQ", aval)
 
 
-def _cut(ctx, x, start, limit, aval):
+def _slice(ctx, x, start, limit, aval):
     return ctx.op("stablehlo.slice", (x,), aval, start_indices=ctx.i64s(start), limit_indices=ctx.i64s(limit),
                   strides=ctx.i64s([1] * len(start)))
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from lamina_ir import prims, shaped
 
-from ..tables import lowering_rules
+from .._emit.rule_tables import lowering_rules
 
 __all__: list[str] = []
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from lamina_ir import prims
 
-from ..context import Context
-from ..tables import lowering_rules
+from .._emit.rule_context import Context
+from .._emit.rule_tables import lowering_rules
 
 __all__: list[str] = []
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from lamina_ir import dtypes, prims, shaped
 
-from ..tables import lowering_rules
-from .reductions import _cut
+from .._emit.rule_tables import lowering_rules
+from .reductions import _slice
 
 __all__: list[str] = []
 
@@ -36,7 +36,7 @@ def _parts(ctx, x, y, aval):
     """
     if not dtypes.is_complex(aval.dtype):
         return [(x, y, aval)]
-    part = shaped((), dtypes.real_of(aval.dtype))
+    part = shaped((), dtypes.real_dtype(aval.dtype))
     parts = [(ctx.op(f"stablehlo.{p}", (x,), part), ctx.op(f"stablehlo.{p}", (y,), part), part)
              for p in ("real", "imag")]
     broken = [(ctx.compare(a, a, "NE", part), ctx.compare(b, b, "NE", part), _BOOL) for a, b, _ in parts]
@@ -88,7 +88,7 @@ def _sums(ctx, x, aval, rows, dimension):
     """
     scalar, axes = shaped((), aval.dtype), ctx.i64s([dimension])
     zero = ctx.const(0, scalar)
-    if ctx.platform != "cpu" or not ctx.local:
+    if ctx.platform != "cpu" or not ctx.is_unpartitioned:
         return ctx.op("stablehlo.reduce", (x, zero), rows, dimensions=axes,
                       regions=[ctx.reducer_region("stablehlo.add", scalar)])
     pair = ctx.region([scalar] * 4, lambda ctx, a, b, c, d: tuple(
@@ -149,7 +149,7 @@ def _top_k_last(ctx, x, aval, k):
     """
     *front, n = aval.shape
     rows, row = math.prod(front), n * aval.dtype.itemsize
-    if not dtypes.is_float(aval.dtype) or ctx.platform != "cpu" or not ctx.local or rows * row < _LARGE or not k:
+    if not dtypes.is_float(aval.dtype) or ctx.platform != "cpu" or not ctx.is_unpartitioned or rows * row < _LARGE or not k:
         return _plain_top_k(ctx, x, aval, k)
     flat = shaped((rows, n), aval.dtype)
     size = max(4 * _PIECE // aval.dtype.itemsize, 16 * k)
@@ -223,7 +223,7 @@ def _of_pieces(ctx, x, aval, k, size):
     at = ctx.reshape(ctx.op("stablehlo.add", (ctx.reshape(at, each), begins), each), places)
     made = ctx.reshape(made, several)
     if rest.shape[1]:
-        made = ctx.op("stablehlo.concatenate", (made, _cut(ctx, x, [0, count * size], [rows, n], rest)), whole, dimension=1)
+        made = ctx.op("stablehlo.concatenate", (made, _slice(ctx, x, [0, count * size], [rows, n], rest)), whole, dimension=1)
         ends = shaped(rest.shape, _I32.dtype)
         ends = ctx.op("stablehlo.add", (ctx.iota(ends, 1), ctx.const(count * size, ends)), ends)
         at = ctx.op("stablehlo.concatenate", (at, ends), names, dimension=1)

@@ -10,8 +10,8 @@ import numpy as np
 from lamina_ir import dtypes, prims, shaped
 from lamina_ir.prims import incomplete_beta, incomplete_gamma
 
-from ..extend import through
-from ..tables import lowering_rules
+from ..extend import compute_in
+from .._emit.rule_tables import lowering_rules
 
 __all__: list[str] = []
 
@@ -122,7 +122,7 @@ def _lowering(formula):
     def rule(ctx, *xs, aval):
         m = _Numbers(ctx, aval)
         return formula(m, *(_Number(m, x) for x in xs)).v
-    narrow = through(np.dtype("float32"), rule)
+    narrow = compute_in(np.dtype("float32"), rule)
 
     def lower(ctx, *xs):
         return narrow(ctx, *xs) if ctx.aval_out.dtype.itemsize < 4 else rule(ctx, *xs, aval=ctx.aval_out)

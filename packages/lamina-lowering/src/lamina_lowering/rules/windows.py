@@ -7,8 +7,8 @@ import numpy as np
 from lamina_ir import dtypes, prims, shaped
 from lamina_ir.prims import dilated_length, highest, lowest
 
-from ..tables import lowering_rules
-from .reductions import _add, _max, _min, _mul, _one, _region, _widened, _zero
+from .._emit.rule_tables import lowering_rules
+from .reductions import _add, _max, _min, _mul, _one, _region, _widen, _zero
 
 __all__: list[str] = []
 
@@ -51,7 +51,7 @@ def _reduce_window(ctx, xs, starts, avals, outs, region, *, base_dilation, paddi
 
 def _reduction(combine, identity):
     def rule(ctx, x, **params):
-        x, aval = _widened(ctx, x, combine)
+        x, aval = _widen(ctx, x, combine)
         scalar, out = shaped((), aval.dtype), shaped(ctx.aval_out.shape, aval.dtype)
         start = ctx.const(identity(aval.dtype), scalar)
         made = _reduce_window(ctx, [x], [start], [aval], [out], _region(combine, scalar), **params)

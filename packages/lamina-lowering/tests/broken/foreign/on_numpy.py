@@ -1,7 +1,7 @@
 """A lowering to a format of its own: programs are kept as files, and run by the NumPy evaluator."""
 from lamina_ir import MissingRuleError, UnboundAxisError, dumps, evaluate, prims, walk
 from lamina_ir.extend import Placement
-from lamina_lowering.stock import *
+from lamina_lowering._default import *
 
 __contract__ = 1
 
@@ -11,7 +11,7 @@ class Lowered:
 
     def __init__(self, closed, name, platform, placement):
         self.closed, self.name, self.platform, self.placement = closed, name, platform, placement
-        self.kept_args, self.const_args = (True,) * len(closed.in_avals), []
+        self.used_args, self.const_args = (True,) * len(closed.in_avals), []
         self.in_avals, self.out_avals = list(closed.in_avals), list(closed.out_avals)
         free, pairs = dict(enumerate(closed.out_avals)), []
         for k, aval in enumerate(closed.in_avals):

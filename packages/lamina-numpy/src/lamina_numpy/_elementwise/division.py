@@ -8,9 +8,9 @@ from lamina_ir import DTypeError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._ground.promotion import convert, literal, pair
-from .._ground.publishing import public
-from .._ground.choosing import choose_by
+from .._core.promotion import convert, literal, pair
+from .._core.public_api import public
+from .._core.select import choose_by
 
 __all__ = ["divmod", "floor_divide", "fmod", "mod", "remainder"]
 
@@ -24,7 +24,7 @@ def _ordered_pair(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
     if d == dtypes.BOOL:
         return convert(x, _I32), convert(y, _I32), _I32
     if dtypes.is_complex(d):
-        raise DTypeError(f"{call}: complex numbers have no order; got {typeof(x).long()}")
+        raise DTypeError(f"{call}: complex numbers have no order; got {typeof(x).str_long()}")
     return x, y, d
 
 

@@ -8,12 +8,12 @@ from lamina_ir import DTypeError, dtypes, prims
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._ground.promotion import aval, cast, equation, literal, meet, no_out, pair, promote_all
-from .._ground.publishing import public
-from .._ground.ufunc_types import Binary, Unary, binary, unary
-from .._ground.choosing import truth
-from .._ground.conversion import asarray
-from .docstrings import PAIR, PAIR_RAISES, docstring
+from .._core.promotion import aval, cast, equation, literal, meet, no_out, pair, promote_all
+from .._core.public_api import public
+from .._core.ufunc_types import Binary, Unary, binary, unary
+from .._core.select import truth
+from .._core.conversion import asarray
+from ._docstrings import PAIR, PAIR_RAISES, docstring
 from .ufuncs import abs, imag
 
 __all__ = ["allclose", "array_equal", "array_equiv", "bitwise_and", "bitwise_count", "bitwise_invert",
@@ -103,7 +103,7 @@ def logical_not(x: ArrayLike, /) -> Array:
 def _need_bits(call: str, x: Any) -> np.dtype:
     d = typeof(x).dtype
     if dtypes.is_inexact(d):
-        raise DTypeError(f"{call}: expected integers or booleans; got {typeof(x).long()}. Convert with astype, or use "
+        raise DTypeError(f"{call}: expected integers or booleans; got {typeof(x).str_long()}. Convert with astype, or use "
                          "the logical function")
     return d
 
@@ -314,7 +314,7 @@ def _is_inf(name: str, value: float, says: str, example: str) -> Unary:
         no_out(name, out)
         a = aval(name, x)
         if dtypes.is_complex(a.dtype):
-            raise ValueError(f"{name}: not defined for complex numbers; got {a.long()}")
+            raise ValueError(f"{name}: not defined for complex numbers; got {a.str_long()}")
         return lax.eq(x, literal(value, a.dtype)) if dtypes.is_float(a.dtype) else _all_false(a)
     doc = docstring(says, {"x": "real or boolean array.", "out": "not supported, must be None: arrays never change."},
                     "Boolean array of the shape of `x`; False for booleans and integers.",
@@ -455,7 +455,7 @@ def isclose(a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike
     if not dtypes.is_inexact(d):
         fd = np.dtype("float64") if d.itemsize == 8 else np.dtype("float32")
         x, y, d = cast(x, fd), cast(y, fd), fd
-    part = dtypes.real_of(d)
+    part = dtypes.real_dtype(d)
     rtol, atol = cast(rtol, part), cast(atol, part)
     size = lax.abs(y)
     near = less_equal(lax.abs(lax.sub(x, y)), _sum(atol, _product(rtol, size)))

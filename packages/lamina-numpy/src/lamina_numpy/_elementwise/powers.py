@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, jit, lax
-from lamina_tracing.extend import in_name, typeof
+from lamina_tracing.extend import rename_errors, typeof
 
-from .._ground.promotion import alike, aval, cast, convert, inexact_pair, is_staging, literal, pair
-from .._ground.publishing import compiled, public
-from .._ground.choosing import choose_by
+from .._core.promotion import alike, aval, cast, convert, inexact_pair, is_staging, literal, pair
+from .._core.public_api import compiled, public
+from .._core.select import choose_by
 
 __all__ = ["float_power", "pow", "power"]
 
@@ -46,7 +46,7 @@ def _int_power(x: Any, y: Any, d: np.dtype, weak: bool) -> Any:
 
 def _by_exponent(plain: Any) -> Any:
     """`power` as it is shown: a Python int exponent is part of the program."""
-    told = in_name(plain)
+    told = rename_errors(plain)
     of_int = jit(told, static_argnums=1, inline=True)
 
     def call(x: Any, y: Any, /) -> Any:
@@ -82,7 +82,7 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Array:
     if type(y) is int:
         if not dtypes.is_inexact(a.dtype):
             if y < 0:
-                raise TypeError(f"power: integers cannot be raised to the negative power {y}; got {a.long()}. Convert "
+                raise TypeError(f"power: integers cannot be raised to the negative power {y}; got {a.str_long()}. Convert "
                                 "to float first")
             if a.dtype == dtypes.BOOL:
                 x = convert(x, _I32)

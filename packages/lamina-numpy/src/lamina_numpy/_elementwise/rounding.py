@@ -8,11 +8,11 @@ from lamina_ir import DTypeError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import as_int, typeof
 
-from .._ground.promotion import aval, convert, literal, need_real, no_out, to_inexact
-from .._ground.publishing import public
-from .._ground.ufunc_types import Unary, unary
-from .._ground.choosing import choose_by
-from .docstrings import docstring
+from .._core.promotion import aval, convert, literal, need_real, no_out, to_inexact
+from .._core.public_api import public
+from .._core.ufunc_types import Unary, unary
+from .._core.select import choose_by
+from ._docstrings import docstring
 from .ufuncs import positive
 
 __all__ = ["around", "ceil", "fix", "floor", "modf", "rint", "round", "round_", "trunc"]
@@ -21,7 +21,7 @@ __all__ = ["around", "ceil", "fix", "floor", "modf", "rint", "round", "round_", 
 def _round_already(name: str, x: Any) -> Any:
     """Integers and truth values, which are round."""
     if dtypes.is_key(typeof(x).dtype):
-        raise DTypeError(f"{name}: keys are no numbers; got {typeof(x).long()}. random.key_data(keys) gives their words")
+        raise DTypeError(f"{name}: keys are no numbers; got {typeof(x).str_long()}. random.key_data(keys) gives their words")
     return positive(x)
 
 
@@ -30,7 +30,7 @@ def _rounding(name: str, on: Any, says: str, example: str) -> Unary:
     def op(x: ArrayLike, /) -> Array:
         d = aval(name, x).dtype
         if dtypes.is_complex(d):
-            raise DTypeError(f"{name}: complex numbers have no order to round in; got {typeof(x).long()}. Take real "
+            raise DTypeError(f"{name}: complex numbers have no order to round in; got {typeof(x).str_long()}. Take real "
                              "and imag first")
         if not dtypes.is_float(d):
             return _round_already(name, x)
@@ -66,7 +66,7 @@ def rint(x: ArrayLike, /) -> Array:
     """
     a = aval("rint", x)
     if not dtypes.is_inexact(a.dtype):
-        return convert(x, dtypes.canonical(float), False)
+        return convert(x, dtypes.canonicalize(float), False)
     if dtypes.is_complex(a.dtype):
         return lax.complex(rint(lax.real(x)), rint(lax.imag(x)))
     return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)

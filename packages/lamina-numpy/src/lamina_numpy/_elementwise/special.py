@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from lamina_ir import DTypeError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
-from lamina_tracing.extend import apart, complex_logaddexp, typeof
+from lamina_tracing.extend import max_and_gap, complex_logaddexp, typeof
 
-from .._ground.promotion import aval, cast, inexact_pair, literal, need_real, pair, to_inexact
-from .._ground.publishing import public
-from .._ground.ufunc_types import Binary, binary
-from .._ground.choosing import choose_by
-from .docstrings import docstring
+from .._core.promotion import aval, cast, inexact_pair, literal, need_real, pair, to_inexact
+from .._core.public_api import public
+from .._core.ufunc_types import Binary, binary
+from .._core.select import choose_by
+from ._docstrings import docstring
 from .ufuncs import abs, clip, positive
 
 __all__ = ["copysign", "fmax", "fmin", "frexp", "gcd", "heaviside", "hypot", "i0", "lcm", "ldexp", "logaddexp",
@@ -46,7 +46,7 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x, y = inexact_pair("logaddexp", x1, x2)
     if dtypes.is_complex(typeof(x).dtype):
         return complex_logaddexp(x, y)
-    top, gap = apart(x, y)
+    top, gap = max_and_gap(x, y)
     return lax.add(top, lax.log1p(lax.exp(gap)))
 
 
@@ -75,7 +75,7 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     if dtypes.is_complex(d):
         ln2 = literal(_LN2, d)
         return lax.div(complex_logaddexp(lax.mul(x, ln2), lax.mul(y, ln2)), ln2)
-    top, gap = apart(x, y)
+    top, gap = max_and_gap(x, y)
     return lax.add(top, lax.div(lax.log1p(lax.exp2(gap)), literal(_LN2, d)))
 
 
@@ -103,8 +103,8 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x, y = inexact_pair("hypot", x1, x2)
     d = typeof(x).dtype
     if dtypes.is_complex(d):
-        raise DTypeError(f"hypot: expected real numbers; got {aval('hypot', x1).long()} and {aval('hypot', x2).long()}; "
-                         "take their absolute values first")
+        raise DTypeError(f"hypot: expected real numbers; got {aval('hypot', x1).str_long()} and "
+                         f"{aval('hypot', x2).str_long()}; take their absolute values first")
     x, y = lax.abs(x), lax.abs(y)
     low, high = lax.min(x, y), lax.max(x, y)
     zero = lax.eq(high, literal(0, d))
@@ -218,7 +218,7 @@ def sinc(x: ArrayLike, /) -> Array:
     if d.itemsize < 4:  # the angle would lose what the sine is made of
         return cast(sinc(cast(x, _F32)), d)
     angle = lax.mul(x, literal(np.pi, d))
-    near = lax.lt(lax.abs(angle), literal(1, dtypes.real_of(d)))
+    near = lax.lt(lax.abs(angle), literal(1, dtypes.real_dtype(d)))
     # Near zero the series of sin(z) / z in z**2, which has all its derivatives there; elsewhere the quotient, kept off zero.
     t = lax.integer_pow(choose_by(near, angle, literal(0, d)), 2)
     series = _horner(t, tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(12, -1, -1)), d)
@@ -268,7 +268,7 @@ def _layout(call: str, x: Any) -> tuple[int, int, int, np.dtype]:
     """(bits of the fraction, bits of the exponent, its bias, integers as wide) of a float array."""
     d = typeof(x).dtype
     if d not in _LAYOUT:
-        raise DTypeError(f"{call}: expected {', '.join(k.name for k in _LAYOUT)} or integers; got {typeof(x).long()}")
+        raise DTypeError(f"{call}: expected {', '.join(k.name for k in _LAYOUT)} or integers; got {typeof(x).str_long()}")
     return *_LAYOUT[d], np.dtype(f"int{8 * d.itemsize}")
 
 
@@ -295,10 +295,10 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     if aval("ldexp", x2, 1).dtype == dtypes.BOOL:
         x2 = cast(x2, _I32)
     elif not dtypes.is_integer(typeof(x2).dtype):
-        raise TypeError(f"ldexp: the exponent must be integer; got {typeof(x2).long()}")
+        raise TypeError(f"ldexp: the exponent must be integer; got {typeof(x2).str_long()}")
     x = to_inexact("ldexp", x1)
     d = typeof(x).dtype
-    part = dtypes.real_of(d)
+    part = dtypes.real_dtype(d)
     work = part if part in _LAYOUT else np.dtype("float32")
     bits, _, bias = _LAYOUT[work]
     whole = np.dtype(f"int{8 * work.itemsize}")
@@ -450,7 +450,7 @@ def _whole_pair(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
     x, y = pair(call, x, y)
     d = typeof(x).dtype
     if not dtypes.is_integer(d):
-        raise ValueError(f"{call}: expected integers; got {typeof(x).long()}")
+        raise ValueError(f"{call}: expected integers; got {typeof(x).str_long()}")
     shape = typeof(lax.add(x, y)).shape
     x, y = (lax.broadcast_in_dim(v, shape, ()) if typeof(v).shape != shape else v
             for v in (x, y))

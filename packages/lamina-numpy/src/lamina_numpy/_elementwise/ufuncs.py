@@ -12,10 +12,10 @@ from lamina_ir import DTypeError, dtypes, prims
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._ground.promotion import aval, convert, equation, fixed, inexact_pair, literal, meet, retyped, to_inexact
-from .._ground.publishing import public
-from .._ground.ufunc_types import Binary, Unary, binary, unary
-from .docstrings import PAIR, PAIR_RAISES, docstring
+from .._core.promotion import aval, convert, equation, fixed, inexact_pair, literal, meet, retyped, to_inexact
+from .._core.public_api import public
+from .._core.ufunc_types import Binary, Unary, binary, unary
+from ._docstrings import PAIR, PAIR_RAISES, docstring
 
 __all__ = ["abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
            "arctan2", "arctanh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "clip", "conj", "conjugate", "cos",
@@ -269,7 +269,7 @@ def fabs(x: ArrayLike, /) -> Array:
     """
     x = to_inexact("fabs", x)
     if dtypes.is_complex(typeof(x).dtype):
-        raise DTypeError(f"fabs: expected real numbers; got {typeof(x).long()}. Use abs")
+        raise DTypeError(f"fabs: expected real numbers; got {typeof(x).str_long()}. Use abs")
     return lax.abs(x)
 
 

@@ -8,9 +8,9 @@ from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import as_int, check_axis, typeof
 
-from .._ground.promotion import aval, cast, literal
-from .._ground.publishing import public
-from .._ground.choosing import truth
+from .._core.promotion import aval, cast, literal
+from .._core.public_api import public
+from .._core.select import truth
 from .layout import moveaxis, ravel, reshape
 
 __all__ = ["packbits", "unpackbits"]
@@ -48,7 +48,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     """
     d = aval("packbits", a).dtype
     if dtypes.is_inexact(d):
-        raise TypeError(f"packbits: expected integers or booleans; got {typeof(a).long()}")
+        raise TypeError(f"packbits: expected integers or booleans; got {typeof(a).str_long()}")
     a = cast(truth("packbits", a), _U8)
     if axis is None:
         a, axis = ravel(a), 0
@@ -85,7 +85,7 @@ def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, 
     Array([0, 0, 0, 0, 0, 1, 0, 1], dtype=uint8)
     """
     if aval("unpackbits", a).dtype != _U8:
-        raise TypeError(f"unpackbits: expected uint8; got {typeof(a).long()}")
+        raise TypeError(f"unpackbits: expected uint8; got {typeof(a).str_long()}")
     if axis is None:
         a, axis = ravel(a), 0
     at = check_axis("unpackbits", axis, len(typeof(a).shape))

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from lamina_ir import ConcretizationError, ShapeError
 from lamina_tracing import Array, ArrayLike, DTypeLike
-from lamina_tracing.extend import check_axis, EVALUATION, in_name, now, refuse_name, typeof, requested_dtype
+from lamina_tracing.extend import (check_axis, EVALUATION, rename_errors, trace_state, check_no_axis_name, typeof,
+                                   resolve_requested_dtype)
 
-from .._ground.promotion import aval, cast, no_out, promote_all
-from .._ground.publishing import check_known, compiled, core, public, settled
-from .._ground.axes import _GROUP, joined, split_at, with_axes
-from .._ground.conversion import asarray
+from .._core.promotion import aval, cast, no_out, promote_all
+from .._core.public_api import check_known, compiled, core, public, settled
+from .._core.axes import _GROUP, joined, split_at, with_axes
+from .._core.conversion import asarray
 from .layout import atleast_1d, atleast_2d, atleast_3d, ravel, reshape, squeeze
 
 __all__ = ["append", "array_split", "block", "column_stack", "concat", "concatenate", "dsplit", "dstack", "hsplit",
@@ -27,7 +28,7 @@ def _several(call: str, arrays: Any) -> list[Any]:
     elif typeof(arrays).shape:
         out = [arrays[i] for i in range(typeof(arrays).shape[0])]
     else:
-        raise TypeError(f"{call}: expected a sequence of arrays; got {typeof(arrays).long()}")
+        raise TypeError(f"{call}: expected a sequence of arrays; got {typeof(arrays).str_long()}")
     if not out:
         raise ValueError(f"{call}: expected at least one array; got none")
     return out
@@ -35,7 +36,7 @@ def _several(call: str, arrays: Any) -> list[Any]:
 
 def _grouped(fun: Callable[..., Any]) -> Callable[..., Any]:
     """`fun` as published: compiled as a whole, except that many arrays are joined in groups."""
-    told, name = in_name(fun), fun.__code__.co_varnames[0]
+    told, name = rename_errors(fun), fun.__code__.co_varnames[0]
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if not args and name in kwargs:
@@ -44,7 +45,7 @@ def _grouped(fun: Callable[..., Any]) -> Callable[..., Any]:
         if isinstance(arrays, range):
             arrays = tuple(arrays)
             args = arrays, *args[1:]
-        many = isinstance(arrays, (list, tuple)) and len(arrays) > _GROUP and now.trace is EVALUATION
+        many = isinstance(arrays, (list, tuple)) and len(arrays) > _GROUP and trace_state.trace is EVALUATION
         if kwargs or len(args) > 1:
             args, kwargs = settled(fun, args, kwargs)
         try:
@@ -94,7 +95,7 @@ def _joined(call: str, xs: list[Any], axis: int, dtype: DTypeLike | None = None)
     at = check_axis(call, axis, len(shapes[0]))
     if any(s[:at] != shapes[0][:at] or s[at + 1:] != shapes[0][at + 1:] for s in shapes):
         raise ShapeError(f"{call}: arrays must agree on every axis but {at}, along which they are joined; got shapes {shown}")
-    xs = promote_all(call, xs) if dtype is None else [cast(x, requested_dtype(dtype)) for x in xs]
+    xs = promote_all(call, xs) if dtype is None else [cast(x, resolve_requested_dtype(dtype)) for x in xs]
     return joined(xs, at)
 
 
@@ -132,7 +133,7 @@ def stack(arrays: Sequence[ArrayLike] | ArrayLike, axis: int = 0, out: None = No
     if any(s != shapes[0] for s in shapes):
         raise ShapeError(f"stack: arrays must have one shape; got {', '.join(map(str, shapes))}")
     at = check_axis("stack", axis, len(shapes[0]) + 1)
-    xs = promote_all("stack", xs) if dtype is None else [cast(x, requested_dtype(dtype)) for x in xs]
+    xs = promote_all("stack", xs) if dtype is None else [cast(x, resolve_requested_dtype(dtype)) for x in xs]
     return joined([with_axes(x, (at,)) for x in xs], at)
 
 
@@ -326,7 +327,7 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     >>> append(np.array([1, 2]), 3)
     Array([1, 2, 3], dtype=int32)
     """
-    refuse_name("append", "axis", axis)
+    check_no_axis_name("append", "axis", axis)
     return _joined("append", [ravel(asarray(arr)), ravel(asarray(values))], 0) if axis is None \
         else _joined("append", _several("append", [arr, values]), axis)
 

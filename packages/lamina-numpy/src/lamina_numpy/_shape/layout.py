@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from lamina_ir import ShapeDtypeStruct, ShapeError
 from lamina_tracing import Array, ArrayLike, AxisLike, lax, ShapeLike
-from lamina_tracing.extend import check_axes, check_axis, refuse_name, typeof
+from lamina_tracing.extend import check_axes, check_axis, check_no_axis_name, typeof
 
-from .._ground.promotion import aval, broadcast, broadcast_shapes_of
-from .._ground.publishing import hashable, public
-from .._ground.axes import as_shape, permuted, reshaped, resolve_sizes, with_axes
-from .._ground.conversion import asarray
-from .._ground.names import Along, axes_of, count_along
+from .._core.promotion import aval, broadcast, broadcast_shapes_of
+from .._core.public_api import hashable, public
+from .._core.axes import as_shape, permuted, reshaped, resolve_sizes, with_axes
+from .._core.conversion import asarray
+from .._core.named_axes import ReductionAxes, axes_of, count_along
 
 __all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_shapes", "broadcast_to",
            "expand_dims", "flip", "fliplr", "flipud", "matrix_transpose", "moveaxis", "ndim", "permute_dims", "ravel",
@@ -182,7 +182,7 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     else:
         order = check_axes("transpose", axes, n, "axes")
         if len(order) != n:
-            raise ShapeError(f"transpose: axes must name each of the {n} axes of {typeof(a).long()} once; got "
+            raise ShapeError(f"transpose: axes must name each of the {n} axes of {typeof(a).str_long()} once; got "
                              f"{tuple(axes)}")
     return permuted(a, order)
 
@@ -210,7 +210,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
     """
     n = len(aval("matrix_transpose", x).shape)
     if n < 2:
-        raise ShapeError(f"matrix_transpose: expected at least two axes; got {typeof(x).long()}")
+        raise ShapeError(f"matrix_transpose: expected at least two axes; got {typeof(x).str_long()}")
     return permuted(x, (*range(n - 2), n - 1, n - 2))
 
 
@@ -294,7 +294,7 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """
     n = len(aval("rollaxis", a).shape)
     at = check_axis("rollaxis", axis, n)
-    refuse_name("rollaxis", "start", start)
+    check_no_axis_name("rollaxis", "start", start)
     if not -n <= start <= n:
         raise ShapeError(f"rollaxis: start {start} is out of range for {n} axes")
     start += n if start < 0 else 0
@@ -352,7 +352,7 @@ def squeeze(a: ArrayLike, axis: AxisLike = None) -> Array:
     else:
         axes = check_axes("squeeze", axis, len(sizes))
         if any(sizes[i] != 1 for i in axes):
-            raise ShapeError(f"squeeze: axis {axis} of {typeof(a).long()} does not have length 1")
+            raise ShapeError(f"squeeze: axis {axis} of {typeof(a).str_long()} does not have length 1")
     return lax.squeeze(a, axes) if axes else a  # type: ignore[return-value]  # an array, as `public` gives it
 
 
@@ -381,7 +381,7 @@ def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Array:
     old = aval("broadcast_to", array).shape
     lead = len(new) - len(old)
     if lead < 0 or any(o not in (1, n) for o, n in zip(old, new[lead:])):
-        raise ShapeError(f"broadcast_to: {typeof(array).long()} does not broadcast to {new}; aligned from the right, "
+        raise ShapeError(f"broadcast_to: {typeof(array).str_long()} does not broadcast to {new}; aligned from the right, "
                          "each size must be equal or 1")
     return broadcast(array, old, new)
 
@@ -452,7 +452,7 @@ def flip(m: ArrayLike, axis: AxisLike = None) -> Array:
            [4, 3]], dtype=int32)
     """
     axes = axes_of("flip", axis, len(aval("flip", m).shape))
-    if isinstance(axes, Along):
+    if isinstance(axes, ReductionAxes):
         for name in axes.names:
             m = lax.pshuffle(m, (name,), range(lax.axis_size((name,)))[::-1])
     return lax.rev(m, tuple(axes)) if axes else m  # type: ignore[return-value]  # an array, as `public` gives it

@@ -8,11 +8,11 @@ from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, AxisLike, lax, ShapeLike
 from lamina_tracing.extend import check_axes, check_axis, typeof
 
-from .._ground.promotion import aval, broadcast, cast, fixed, literal
-from .._ground.publishing import core, hashable
-from .._ground.axes import as_shape, split_at
-from .._ground.conversion import asarray
-from .._ground.names import along_axis
+from .._core.promotion import aval, broadcast, cast, fixed, literal
+from .._core.public_api import core, hashable
+from .._core.axes import as_shape, split_at
+from .._core.conversion import asarray
+from .._core.named_axes import along_axis
 from .._elementwise.division import remainder
 from .layout import ravel, reshape
 
@@ -119,7 +119,7 @@ def _roll_by(a: Any, shift: Any, axis: Any) -> Any:
     sizes = aval("roll", a).shape
     shift = asarray(shift)
     if not (dtypes.is_integer(typeof(shift).dtype) or dtypes.is_bool(typeof(shift).dtype)) or len(typeof(shift).shape) > 1:
-        raise TypeError(f"roll: shift is an integer, or one for each axis; got {typeof(shift).long()}")
+        raise TypeError(f"roll: shift is an integer, or one for each axis; got {typeof(shift).str_long()}")
     shift = cast(shift, dtypes.canonical_int())  # narrow and unsigned ones would overflow when negated
     if axis is None:
         shift = lax.reduce_sum(shift, tuple(range(len(typeof(shift).shape))))

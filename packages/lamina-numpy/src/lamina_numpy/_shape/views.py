@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import lax
-from lamina_tracing.extend import typeof, requested_dtype
+from lamina_tracing.extend import typeof, resolve_requested_dtype
 
-from .._ground.promotion import convert, literal
-from .._ground.publishing import public
-from .._ground.axes import split_at
+from .._core.promotion import convert, literal
+from .._core.public_api import public
+from .._core.axes import split_at
 from .layout import reshape, squeeze
 from .joining import stack
 
@@ -60,12 +60,12 @@ def view(self: Any, dtype: Any = None, type: None = None) -> Any:
     if type is not None:
         raise NotImplementedError("view: type= is not supported; arrays have one class")
     a = typeof(self)
-    to = a.dtype if dtype is None else requested_dtype(dtype)
+    to = a.dtype if dtype is None else resolve_requested_dtype(dtype)
     if to == a.dtype:
         return self
     if a.dtype.itemsize != to.itemsize and (not a.shape or a.shape[-1] * a.dtype.itemsize % to.itemsize):
         has = f"{a.shape[-1] * a.dtype.itemsize} bytes" if a.shape else "no axis, so only equal widths fit"
-        raise ValueError(f"view: the last axis must hold a whole number of elements of {to.name}; got {a.long()}: {has}")
+        raise ValueError(f"view: the last axis must hold a whole number of elements of {to.name}; got {a.str_long()}: {has}")
     # Complex numbers go by way of their two parts, booleans of bytes: bits are only recast between plain numbers.
     x = self if a.shape else reshape(self, (1,))
     if dtypes.is_complex(a.dtype):

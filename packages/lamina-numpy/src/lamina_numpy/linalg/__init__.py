@@ -1,6 +1,6 @@
 """`numpy.linalg`: norms, factorisations, systems of equations, determinants; names only, each public one jitted."""
-from .._contract.products import matmul, outer, tensordot, vecdot
-from .._ground.publishing import publish as _publish
+from .._products.products import matmul, outer, tensordot, vecdot
+from .._core.public_api import publish as _publish
 from .._shape.layout import matrix_transpose
 from ._decompositions import (EighResult, EigResult, QRResult, SVDResult, cholesky, eig, eigh, eigvals, eigvalsh, qr, svd,
                               svdvals)

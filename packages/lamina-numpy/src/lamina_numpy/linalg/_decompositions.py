@@ -14,10 +14,10 @@ from lamina_tracing.lax import factorizations as _linalg
 
 from .._elementwise import special, ufuncs
 from .._shape import layout
-from .._ground.promotion import convert, literal, to_inexact
-from .._ground.publishing import public
-from .._ground.choosing import choose_by
-from .._index.taking import take_along_axis
+from .._core.promotion import convert, literal, to_inexact
+from .._core.public_api import public
+from .._core.select import choose_by
+from .._indexing.take import take_along_axis
 
 __all__ = ["cholesky", "eig", "eigh", "EighResult", "EigResult", "eigvals", "eigvalsh", "qr", "QRResult", "svd",
            "SVDResult", "svdvals"]
@@ -59,9 +59,9 @@ def matrices(call: str, a: Any, square: bool = False) -> Any:
     a = to_inexact(call, a)
     t = typeof(a)
     if len(t.shape) < 2:
-        raise ValueError(f"{call}: expected matrices in the last two axes; got {t.long()}")
+        raise ValueError(f"{call}: expected matrices in the last two axes; got {t.str_long()}")
     if square and t.shape[-1] != t.shape[-2]:
-        raise ValueError(f"{call}: expected square matrices in the last two axes; got {t.long()}")
+        raise ValueError(f"{call}: expected square matrices in the last two axes; got {t.str_long()}")
     return convert(a, np.dtype("float32")) if t.dtype.itemsize < 4 else a
 
 

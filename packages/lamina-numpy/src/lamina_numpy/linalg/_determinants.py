@@ -10,14 +10,14 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 from lamina_tracing.lax import factorizations as _linalg
 
-from .._contract import products
+from .._products import products
 from .._elementwise import ufuncs
-from .._reduce import reductions
+from .._reductions import reductions
 from .._shape import joining, layout
-from .._ground.promotion import convert, literal
-from .._ground.publishing import public
-from .._ground.choosing import choose_by
-from .._index.diagonals import diagonal as _diagonal
+from .._core.promotion import convert, literal
+from .._core.public_api import public
+from .._core.select import choose_by
+from .._indexing.diagonals import diagonal as _diagonal
 from ._decompositions import adjoint, matrices
 
 __all__ = ["det", "slogdet", "SlogdetResult"]

@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
-from lamina_tracing.extend import check_axis, is_name, typeof
+from lamina_tracing.extend import check_axis, is_axis_name, typeof
 
-from .._contract import products
+from .._products import products
 from .._elementwise import powers, ufuncs
 from .._elementwise.logic import isnan
-from .._reduce import reductions
+from .._reductions import reductions
 from .._shape import layout
-from .._ground.promotion import literal, to_inexact
-from .._ground.publishing import public
-from .._ground.choosing import choose_by
-from .._ground.conversion import asarray, own_array
-from .._ground.names import Along, all_in_front, axes_of
-from .._make.creation import eye
-from .._contract.einsum import einsum
-from .._index.diagonals import diagonal as _diagonal
-from .._index.diagonals import trace as _trace
+from .._core.promotion import literal, to_inexact
+from .._core.public_api import public
+from .._core.select import choose_by
+from .._core.conversion import asarray, own_array
+from .._core.named_axes import ReductionAxes, all_in_front, axes_of
+from .._creation.creation import eye
+from .._products.einsum import einsum
+from .._indexing.diagonals import diagonal as _diagonal
+from .._indexing.diagonals import trace as _trace
 from ._decompositions import matrices, svdvals
 from ._solving import inv
 
@@ -36,7 +36,7 @@ def _size_squared(x: Any) -> Any:
 
 
 def _vector(x: Any, axes: tuple[int, ...], order: Any, keepdims: bool) -> Any:
-    d = dtypes.real_of(typeof(x).dtype)
+    d = dtypes.real_dtype(typeof(x).dtype)
     if order is None or order == 2:
         return lax.sqrt(reductions.sum(_size_squared(x), axes, None, None, keepdims))
     size = lax.abs(x)
@@ -57,7 +57,7 @@ def _vector(x: Any, axes: tuple[int, ...], order: Any, keepdims: bool) -> Any:
 
 def _matrix(x: Any, axes: tuple[Any, ...], order: Any, keepdims: bool) -> Any:
     row, column = axes  # names among them have no place in `x`
-    places = tuple([a for a in axes if not is_name(a)])
+    places = tuple([a for a in axes if not is_axis_name(a)])
     if order is None or order == "fro":
         return lax.sqrt(reductions.sum(_size_squared(x), axes, None, None, keepdims))
     size, of_nothing = lax.abs(x), 0 if 0 in typeof(x).shape else None
@@ -68,7 +68,7 @@ def _matrix(x: Any, axes: tuple[Any, ...], order: Any, keepdims: bool) -> Any:
             reductions.min(sums, second, keepdims=True)
         return out if keepdims else layout.squeeze(out, places)
     if order in (2, -2, "nuc"):
-        names = tuple([a for a in axes if is_name(a)])
+        names = tuple([a for a in axes if is_axis_name(a)])
         moved = layout.moveaxis(all_in_front(x, names), tuple([names.index(a) if a in names else a + len(names) for a in axes]),
                                 (-2, -1))
         values = svdvals(moved)
@@ -113,16 +113,16 @@ def norm(x: ArrayLike, ord: float | str | None = None, axis: AxisLike = None, ke
         if ord is None:
             return _vector(x, tuple(range(n)), None, keepdims)
         if n not in (1, 2):
-            raise ValueError(f"norm: an order needs one or two axes; got {typeof(x).long()}. Name them with axis")
+            raise ValueError(f"norm: an order needs one or two axes; got {typeof(x).str_long()}. Name them with axis")
         axes: tuple[int, ...] = tuple(range(n))
     else:
         axes = axes_of("norm", axis, n)
-    if isinstance(axes, Along):
+    if isinstance(axes, ReductionAxes):
         given = axis if isinstance(axis, (tuple, list)) else (axis,)
         if len(given) == 2:  # rows and columns, in the order given
-            return _matrix(x, tuple([a if is_name(a) else check_axis("norm", a, n) for a in given]), ord, keepdims)
+            return _matrix(x, tuple([a if is_axis_name(a) else check_axis("norm", a, n) for a in given]), ord, keepdims)
         axes = axes if len(given) == 1 else ()
-    if len(axes) == 1 or isinstance(axes, Along):
+    if len(axes) == 1 or isinstance(axes, ReductionAxes):
         return _vector(x, axes, ord, keepdims)
     if len(axes) == 2:
         return _matrix(x, axes, ord, keepdims)
@@ -186,7 +186,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | N
     x = to_inexact("matrix_norm", x)
     n = len(typeof(x).shape)
     if n < 2:
-        raise ValueError(f"matrix_norm: expected at least two axes; got {typeof(x).long()}")
+        raise ValueError(f"matrix_norm: expected at least two axes; got {typeof(x).str_long()}")
     return _matrix(x, (n - 2, n - 1), ord, keepdims)
 
 
@@ -246,7 +246,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
     """
     t = typeof(own_array("matrix_power", a))
     if len(t.shape) < 2 or t.shape[-1] != t.shape[-2]:
-        raise TypeError(f"matrix_power: expected square matrices; got {t.long()}")
+        raise TypeError(f"matrix_power: expected square matrices; got {t.str_long()}")
     if not hasattr(n, "__index__"):
         raise TypeError(f"matrix_power: n must be an integer; got {n!r}")
     n = operator.index(n)

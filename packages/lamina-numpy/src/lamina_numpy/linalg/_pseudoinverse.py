@@ -10,10 +10,10 @@ from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._contract import products
+from .._products import products
 from .._elementwise import ufuncs
-from .._ground.choosing import choose_by
-from .._ground.publishing import public
+from .._core.select import choose_by
+from .._core.public_api import public
 from .._shape import layout
 from ._decompositions import adjoint, matrices, svd
 from ._solving import above, beside, inverses, of_largest
@@ -134,7 +134,7 @@ def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False, *
     """
     a = matrices("pinv", a, square=hermitian)
     t = typeof(a)
-    d = dtypes.real_of(t.dtype)
+    d = dtypes.real_dtype(t.dtype)
     rtol = rcond if rtol is None else rtol
     if not t.size:
         return lax.broadcast_in_dim(np.zeros((), t.dtype), (*t.shape[:-2], t.shape[-1], t.shape[-2]), ())

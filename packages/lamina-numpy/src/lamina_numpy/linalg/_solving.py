@@ -13,15 +13,15 @@ from lamina_tracing import Array, ArrayLike, AxisLike, lax
 from lamina_tracing.extend import check_axes, typeof
 from lamina_tracing.lax import factorizations as _linalg
 
-from .._contract import products
+from .._products import products
 from .._elementwise import ufuncs
-from .._reduce import reductions
+from .._reductions import reductions
 from .._shape import layout
-from .._ground.promotion import aval, broadcast, broadcast_shapes_of, cast, literal, to_inexact
-from .._ground.publishing import core, public
-from .._ground.choosing import choose_by
-from .._make.creation import eye
-from .._index.taking import take_along_axis
+from .._core.promotion import aval, broadcast, broadcast_shapes_of, cast, literal, to_inexact
+from .._core.public_api import core, public
+from .._core.select import choose_by
+from .._creation.creation import eye
+from .._indexing.take import take_along_axis
 from ._decompositions import adjoint, matrices, svd
 
 __all__ = ["inv", "lstsq", "matrix_rank", "solve", "tensorinv", "tensorsolve"]
@@ -62,7 +62,7 @@ def solve_stacks(a: Any, b: Any) -> Any:
 
 def _same_dtype(call: str, a: Any, b: Any) -> tuple[Any, Any]:
     d, _ = dtypes.promote(*[(aval(call, x, i).dtype, False) for i, x in enumerate((a, b))])
-    d = dtypes.inexact_for(d)
+    d = dtypes.inexact_dtype_for(d)
     d = np.dtype("float32") if d.itemsize < 4 else d
     return cast(a, d), cast(b, d)
 
@@ -93,8 +93,8 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
     s, t = typeof(a).shape, typeof(b).shape
     vector = len(t) == 1
     if not t or s[-1] != t[0 if vector else -2]:
-        raise ValueError(f"solve: expected a [..., n, n] and b [n] or [..., n, k]; got {typeof(a).long()} and "
-                         f"{typeof(b).long()}")
+        raise ValueError(f"solve: expected a [..., n, n] and b [n] or [..., n, k]; got {typeof(a).str_long()} and "
+                         f"{typeof(b).str_long()}")
     if vector:
         return layout.squeeze(solve_stacks(a, layout.expand_dims(b, -1)), -1)
     return solve_stacks(a, b)
@@ -149,7 +149,7 @@ def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     n, m = int(np.prod(shape[:ind], dtype=int)), int(np.prod(shape[ind:], dtype=int))
     if not 0 < ind or n != m:
         raise ValueError(f"tensorinv: the first {ind} axes must hold as many elements as the others; got "
-                         f"{typeof(a).long()}")
+                         f"{typeof(a).str_long()}")
     return layout.reshape(inv(layout.reshape(a, (n, m))), shape[ind:] + shape[:ind])
 
 
@@ -182,8 +182,8 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: AxisLike = None) -> Array:
     s, t = typeof(a).shape, typeof(b).shape
     rest = s[len(t):]
     if s[:len(t)] != t or np.prod(rest, dtype=int) != np.prod(t, dtype=int):
-        raise ValueError(f"tensorsolve: a must have the axes of b and as many elements more; got {typeof(a).long()} and "
-                         f"{typeof(b).long()}")
+        raise ValueError(f"tensorsolve: a must have the axes of b and as many elements more; got {typeof(a).str_long()} and "
+                         f"{typeof(b).str_long()}")
     size = int(np.prod(t, dtype=int))
     return layout.reshape(solve(layout.reshape(a, (size, size)), layout.reshape(b, (size,))), rest)
 
@@ -296,7 +296,7 @@ def _lstsq(a: Any, b: Any, rcond: Any) -> Any:
     a = matrices("lstsq", a)
     s_a, s_b = typeof(a).shape, typeof(b).shape
     if len(s_a) != 2 or len(s_b) not in (1, 2) or s_a[0] != s_b[0]:
-        raise ValueError(f"lstsq: expected a [m, n] and b [m] or [m, k]; got {typeof(a).long()} and {typeof(b).long()}")
+        raise ValueError(f"lstsq: expected a [m, n] and b [m] or [m, k]; got {typeof(a).str_long()} and {typeof(b).str_long()}")
     vector = len(s_b) == 1
     b = layout.expand_dims(b, -1) if vector else b
     u, s, vh = svd(a, False)

@@ -1,5 +1,5 @@
 """What several of the broken ones share: the stock's dispatcher with other calls in its jitted or mapped functions."""
-from lamina_tracing import slots
+from lamina_tracing import hooks
 
 
 class Call:
@@ -31,4 +31,4 @@ class Dispatcher:
 
 def wrap(jit=None, pmap=None):
     """`jit(run, spec)` gives what is called instead of the stock's `run`; `pmap` the same for maps."""
-    slots.set_dispatcher(Dispatcher(slots.dispatcher, jit, pmap))
+    hooks.set_dispatcher(Dispatcher(hooks.dispatcher, jit, pmap))

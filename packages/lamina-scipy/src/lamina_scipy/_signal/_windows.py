@@ -130,5 +130,6 @@ def window_of(call: str, window: Any, n: int) -> Any:
         return shape(np.arange(n), n + 1, *rest) if n > 1 else np.ones(1)
     w = lnp.asarray(window)
     if len(typeof(w).shape) != 1 or typeof(w).shape[0] != n:
-        raise ShapeError(f"{call}: expected a window [{n}], of a weight for each element of a segment; got {typeof(w).long()}")
+        raise ShapeError(f"{call}: expected a window [{n}], of a weight for each element of a segment; "
+                         f"got {typeof(w).str_long()}")
     return w

@@ -12,7 +12,7 @@ from lamina_numpy.extend import public
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._ground import by_dtype, horner, real, slopes, whole_number, within
+from .._util import by_dtype, horner, real, slopes, whole_number, within
 
 __all__ = ["bessel_jn", "i0", "i0e", "i1", "i1e"]
 

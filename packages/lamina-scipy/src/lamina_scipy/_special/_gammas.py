@@ -10,7 +10,7 @@ from lamina_numpy.extend import public
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._ground import by_dtype, floats, horner, real, slopes, whole_number, within
+from .._util import by_dtype, floats, horner, real, slopes, whole_number, within
 from ._log_gamma import DIGAMMA, STIRLING, single_gammaln
 from ._zetas import digamma_of, zeta_of_whole
 

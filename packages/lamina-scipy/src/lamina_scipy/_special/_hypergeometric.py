@@ -13,7 +13,7 @@ from lamina_numpy.extend import public
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._ground import by_dtype, by_forward, real, slopes, within
+from .._util import by_dtype, by_forward, real, slopes, within
 from ._gammas import gammaln_of, gammasgn_of, is_pole
 
 __all__ = ["hyp1f1"]

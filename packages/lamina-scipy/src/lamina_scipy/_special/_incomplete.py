@@ -9,11 +9,11 @@ from lamina_autodiff import jvp
 from lamina_numpy.extend import public
 from lamina_tracing import Array, ArrayLike, lax
 
-from .._ground import by_dtype, real, slopes, within
-from ._densities import log_beta_density_of, log_gamma_density_of
+from .._util import by_dtype, real, slopes, within
+from ._log_densities import log_beta_density_of, log_gamma_density_of
 from ._gammas import (NEAR_ONE, digamma_of, digamma_quotient, digamma_step, expm1_quotient, gamma_above_small,
                       gammaln_of, gammasgn_of, is_pole, log_ratio, sin_pi, stirling)
-from ._shapes import betainc_slope_a, betainc_slope_b, gammainc_slope_a
+from ._incomplete_shape_derivatives import betainc_slope_a, betainc_slope_b, gammainc_slope_a
 
 __all__ = ["beta", "betainc", "betaln", "gammainc", "gammaincc"]
 

@@ -13,7 +13,7 @@ from lamina_numpy.extend import own_terms, public, to_inexact
 from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import Tracer, typeof
 
-from .._ground import floats, real, slopes, whole_number, within
+from .._util import floats, real, slopes, whole_number, within
 
 __all__ = ["lpmn", "lpmn_values", "sph_harm"]
 
@@ -155,7 +155,7 @@ def _harmonics(m: Any, n: Any, theta: Any, phi: Any, top: int) -> Any:
     order, degree, around, down = floats("sph_harm", m, n, theta, phi)
     order, degree = lax.stop_gradient(order), lax.stop_gradient(degree)
     if typeof(around).dtype.itemsize < 4:
-        order, degree, around, down = (lnp.astype(x, dtypes.real_of(np.dtype(np.complex64))) for x in (
+        order, degree, around, down = (lnp.astype(x, dtypes.real_dtype(np.dtype(np.complex64))) for x in (
             order, degree, around, down))
     k = lnp.abs(order)
     x, side = lnp.cos(down), lnp.sin(down)

@@ -10,7 +10,7 @@ import math
 import lamina_numpy as lnp
 import numpy as np
 
-from .._ground import horner
+from .._util import horner
 
 __all__ = ["DIGAMMA", "NARROW_STIRLING", "STIRLING", "near_gammaln", "single_gammaln"]
 

@@ -9,8 +9,8 @@ from lamina_numpy.extend import public
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._ground import by_dtype, horner, real, slopes, within
-from ._deviances import log1p_of
+from .._util import by_dtype, horner, real, slopes, within
+from ._binomial_deviance import log1p_of
 
 __all__ = ["erf", "erfc", "erfinv", "log_ndtr", "ndtr", "ndtri"]
 

@@ -43,7 +43,7 @@ def _block_diag(*arrs: Any) -> Any:
     for i, x in enumerate(arrs):
         t = typeof(x)
         if len(t.shape) > 2:
-            raise ShapeError(f"block_diag: expected at most two axes; got {t.long()} at position {i}. Map it over stacks")
+            raise ShapeError(f"block_diag: expected at most two axes; got {t.str_long()} at position {i}. Map it over stacks")
     d, _ = dtypes.promote(*[(typeof(x).dtype, typeof(x).weak_type) for x in arrs])
     blocks = [lnp.atleast_2d(lnp.asarray(x, d)) for x in arrs]
     widths = [typeof(x).shape[1] for x in blocks]

@@ -17,7 +17,7 @@ from lamina_tracing import ArrayLike, lax
 from lamina_tracing.extend import typeof
 from lamina_tracing.lax import factorizations
 
-from ._ground import alike, scaled_eye
+from ._util import alike, scaled_eye
 
 __all__ = ["eigh_tridiagonal"]
 
@@ -54,10 +54,10 @@ def eigh_tridiagonal(d: ArrayLike, e: ArrayLike, *, eigvals_only: bool = False, 
     d, e = alike("eigh_tridiagonal", d, e)
     s, t = typeof(d), typeof(e)
     if dtypes.is_complex(s.dtype):
-        raise DTypeError(f"eigh_tridiagonal: expected real numbers; got d {s.long()} and e {t.long()}")
+        raise DTypeError(f"eigh_tridiagonal: expected real numbers; got d {s.str_long()} and e {t.str_long()}")
     if not s.shape or s.shape[-1] == 0 or t.shape != (*s.shape[:-1], s.shape[-1] - 1):
         raise ShapeError("eigh_tridiagonal: expected d [..., n] and e [..., n - 1], n at least 1; got "
-                         f"{s.long()} and {t.long()}")
+                         f"{s.str_long()} and {t.str_long()}")
     first, last = _chosen(select, select_range, s.shape[-1])
     if eigvals_only:
         return _eigenvalues(d, e, first, last)

@@ -1,4 +1,4 @@
 """Rotations of space, named as `scipy.spatial.transform` names them."""
-from .._rotations import Rotation, Slerp
+from .._rotation import Rotation, Slerp
 
 __all__ = ["Rotation", "Slerp"]

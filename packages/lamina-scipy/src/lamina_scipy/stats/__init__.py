@@ -2,7 +2,7 @@
 from lamina_numpy.extend import publish as _publish
 
 from ._kde import gaussian_kde
-from ._orders import mode, rankdata, sem
+from ._ranks import mode, rankdata, sem
 
 _MODULES = ("bernoulli", "beta", "betabinom", "binom", "cauchy", "chi2", "dirichlet", "expon", "gamma", "gennorm", "geom",
             "gumbel_l", "gumbel_r", "laplace", "logistic", "multinomial", "multivariate_normal", "nbinom", "norm", "pareto",

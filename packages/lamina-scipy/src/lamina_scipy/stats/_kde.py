@@ -57,7 +57,7 @@ class gaussian_kde:
             data = lnp.astype(data, lnp.float32)
         t = typeof(data)
         if dtypes.is_complex(t.dtype):
-            raise DTypeError(f"gaussian_kde: expected real samples; got {t.long()}. Give real and imag as two rows")
+            raise DTypeError(f"gaussian_kde: expected real samples; got {t.str_long()}. Give real and imag as two rows")
         if len(t.shape) != 2 or t.shape[1] < 2:
             raise ShapeError(f"gaussian_kde: expected samples [d, n] or [n], n above 1; got shape {t.shape}")
         d, n = t.shape

@@ -5,9 +5,9 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import publish as _publish
 
-from .._ground import within
-from .._special._deviances import log1p_of
-from ._laws import Law, proper, supported
+from .._util import within
+from .._special._binomial_deviance import log1p_of
+from ._distribution import Law, proper, supported
 
 __all__ = ["cdf", "logpmf", "pmf", "ppf"]
 

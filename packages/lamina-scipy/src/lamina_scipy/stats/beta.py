@@ -5,11 +5,11 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import publish as _publish
 
-from .._ground import within
-from .._special._densities import log_beta_density_of
+from .._util import within
+from .._special._log_densities import log_beta_density_of
 from .._special._incomplete import betainc_of
-from .._special._log_shares import beta_log_above, beta_log_below, beta_shares
-from ._laws import Law, none_at, proper, standard, supported
+from .._special._log_incomplete import beta_log_above, beta_log_below, beta_shares
+from ._distribution import Law, none_at, proper, standard, supported
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 

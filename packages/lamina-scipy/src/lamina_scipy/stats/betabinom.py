@@ -5,9 +5,9 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import publish as _publish
 
-from .._ground import within
-from .._special._deviances import drop_of, rest_of
-from ._laws import Law, exponential, proper, supported
+from .._util import within
+from .._special._binomial_deviance import drop_of, rest_of
+from ._distribution import Law, exponential, proper, supported
 
 __all__ = ["logpmf", "pmf"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 from lamina_numpy.extend import publish as _publish
 
 from . import gamma as _gamma
-from ._laws import Law
+from ._distribution import Law
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 

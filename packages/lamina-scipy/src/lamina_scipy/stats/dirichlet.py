@@ -9,10 +9,10 @@ from lamina_numpy.extend import publish as _publish
 from lamina_tracing import Array, ArrayLike
 from lamina_tracing.extend import typeof
 
-from .._ground import apart, floats, real, within
-from .._special._entropies import xlogy_of
+from .._util import apart, floats, real, within
+from .._special._xlogy import xlogy_of
 from .._special._gammas import gammaln_of
-from ._laws import exponential
+from ._distribution import exponential
 
 __all__ = ["logpdf", "pdf"]
 

@@ -5,9 +5,9 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import publish as _publish
 
-from .._ground import within
-from .._special._deviances import log1p_of
-from ._laws import Law, exponential, from_end, one_less, proper, rest_beside, standard, supported
+from .._util import within
+from .._special._binomial_deviance import log1p_of
+from ._distribution import Law, exponential, from_end, one_less, proper, rest_beside, standard, supported
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 

@@ -5,11 +5,11 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import publish as _publish
 
-from .._ground import within
-from .._special._densities import log_gamma_density_of
+from .._util import within
+from .._special._log_densities import log_gamma_density_of
 from .._special._incomplete import gammainc_of, gammaincc_of
-from .._special._log_shares import gamma_log_above, gamma_log_below
-from ._laws import Law, none_at, proper, standard, supported
+from .._special._log_incomplete import gamma_log_above, gamma_log_below
+from ._distribution import Law, none_at, proper, standard, supported
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 

@@ -6,10 +6,10 @@ import numpy as np
 from lamina_autodiff import jvp
 from lamina_numpy.extend import publish as _publish
 
-from .._ground import by_dtype, slopes, within
+from .._util import by_dtype, slopes, within
 from .._special._gammas import gammaln_after_one, gammaln_of
 from .._special._incomplete import gammaincc_of
-from ._laws import Law, exponential, proper
+from ._distribution import Law, exponential, proper
 
 __all__ = ["cdf", "logpdf", "pdf"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 import lamina_numpy as lnp
 from lamina_numpy.extend import publish as _publish
 
-from .._ground import within
-from .._special._deviances import log1p_of
+from .._util import within
+from .._special._binomial_deviance import log1p_of
 from . import gumbel_r as _right
-from ._laws import Law, proper
+from ._distribution import Law, proper
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 

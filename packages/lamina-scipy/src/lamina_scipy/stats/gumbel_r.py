@@ -5,8 +5,8 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import publish as _publish
 
-from .._ground import by_dtype, horner, slopes, within
-from ._laws import Law, exponential, one_less, proper, rest_beside, standard
+from .._util import by_dtype, horner, slopes, within
+from ._distribution import Law, exponential, one_less, proper, rest_beside, standard
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 

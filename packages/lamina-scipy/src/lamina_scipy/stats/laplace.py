@@ -4,7 +4,7 @@ from __future__ import annotations
 import lamina_numpy as lnp
 from lamina_numpy.extend import publish as _publish
 
-from ._laws import Law, exponential, proper, standard
+from ._distribution import Law, exponential, proper, standard
 
 __all__ = ["cdf", "logpdf", "pdf"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 import lamina_numpy as lnp
 from lamina_numpy.extend import publish as _publish
 
-from .._ground import slopes
-from .._special._entropies import expit_of, logit_of
-from ._laws import Law, exponential, proper, standard
+from .._util import slopes
+from .._special._xlogy import expit_of, logit_of
+from ._distribution import Law, exponential, proper, standard
 
 __all__ = ["cdf", "isf", "logpdf", "pdf", "ppf", "sf"]
 

@@ -11,8 +11,8 @@ from lamina_tracing import Array, ArrayLike
 from lamina_tracing.extend import typeof
 from lamina_tracing.lax.factorizations import triangular_solve
 
-from .._ground import apart
-from ._laws import exponential
+from .._util import apart
+from ._distribution import exponential
 
 __all__ = ["logpdf", "pdf"]
 

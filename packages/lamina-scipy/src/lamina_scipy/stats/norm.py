@@ -7,7 +7,7 @@ import lamina_numpy as lnp
 from lamina_numpy.extend import publish as _publish
 
 from .._special._normal import log_ndtr_of, ndtr_of, ndtri_of
-from ._laws import Law, proper, standard
+from ._distribution import Law, proper, standard
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 

@@ -8,10 +8,10 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 from lamina_tracing import lax
 
-from .._ground import by_dtype, horner, slopes, within
-from .._special._deviances import drop_of
+from .._util import by_dtype, horner, slopes, within
+from .._special._binomial_deviance import drop_of
 from .._special._incomplete import betaln_of
-from ._laws import Law, exponential, hyperbola, log1p_square, proper, standard
+from ._distribution import Law, exponential, hyperbola, log1p_square, proper, standard
 
 __all__ = ["logpdf", "pdf"]
 

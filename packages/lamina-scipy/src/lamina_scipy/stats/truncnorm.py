@@ -10,10 +10,10 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 from lamina_tracing.extend import typeof
 
-from .._ground import within
-from .._special._deviances import log1p_of
+from .._util import within
+from .._special._binomial_deviance import log1p_of
 from .._special._normal import log_ndtr_of, ndtr_of
-from ._laws import Law, exponential, log_difference, one_less, proper, standard, supported
+from ._distribution import Law, exponential, log_difference, one_less, proper, standard, supported
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 

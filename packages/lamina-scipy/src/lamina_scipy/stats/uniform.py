@@ -5,8 +5,8 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import publish as _publish
 
-from .._ground import within
-from ._laws import Law, from_end, proper, standard, supported
+from .._util import within
+from ._distribution import Law, from_end, proper, standard, supported
 
 __all__ = ["cdf", "logpdf", "pdf", "ppf"]
 

@@ -6,7 +6,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 from lamina_tracing import lax
 
-from ._laws import Law, exponential, proper
+from ._distribution import Law, exponential, proper
 
 __all__ = ["logpdf", "pdf"]
 

@@ -5,17 +5,26 @@ It covers jit options, errors about arguments, tracebacks and logs.
 `logger` is the `logging.Logger` named `lamina`, to which the settings `log_compiles` and `explain_cache_misses` write.
 `RENAMED_ERRORS` are the error classes whose messages `rename_errors` changes to start with the called function's name.
 """
-from ..arguments import argument_path, duck_types, flat_arguments, flat_results, flat_types, result_path
-from ..parameters import argument_name, parameter_names
-from ..explain import logger, told
-from ..call_types import Jitted
-from ..jit_spec import JitSpec, Staged, any_traced
-from ..lines import hide_frames_of, user_source, warn_user
-from ..slots import CallSpec
-from ..call_errors import TOLD_IN_NAME, in_name, in_the_name_of, translated
-from ..tracebacks import boundary, filter_traceback
+from typing import TYPE_CHECKING
 
-__all__ = ["CallSpec", "JitSpec", "Jitted", "Staged", "TOLD_IN_NAME", "any_traced", "argument_name", "argument_path",
-           "boundary", "duck_types", "filter_traceback", "flat_arguments", "flat_results", "flat_types", "hide_frames_of",
-           "in_name", "in_the_name_of", "logger", "parameter_names", "result_path", "told", "translated", "user_source",
-           "warn_user"]
+from lamina_ir.layers import deprecated_getattr
+
+from .._core.args import argument_path, get_duck_typed_avals, flatten_args, flatten_results, get_arg_avals, result_path
+from .._core.signature import argument_name, parameter_names
+from .._diagnostics.cache_misses import logger, log_cache_miss
+from .._jit.call_types import Jitted
+from .._jit.jit_spec import JitSpec, StagedProgram, contains_tracer
+from .._core.source_lines import hide_frames_of, find_user_source, warn_user
+from .._jit.hooks import CallSpec
+from .._diagnostics.argument_errors import RENAMED_ERRORS, rename_errors, rename_error, translate_error
+from .._diagnostics.tracebacks import api_boundary, filter_traceback
+
+__all__ = ["CallSpec", "JitSpec", "Jitted", "RENAMED_ERRORS", "StagedProgram", "api_boundary", "argument_name",
+           "argument_path", "contains_tracer", "filter_traceback", "find_user_source", "flatten_args",
+           "flatten_results", "get_arg_avals", "get_duck_typed_avals", "hide_frames_of", "log_cache_miss", "logger",
+           "parameter_names", "rename_error", "rename_errors", "result_path", "translate_error", "warn_user"]
+
+if TYPE_CHECKING:
+    from .._deprecated import *
+else:
+    __getattr__ = deprecated_getattr(__name__)

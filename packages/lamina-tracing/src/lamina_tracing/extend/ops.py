@@ -1,16 +1,28 @@
 """Extension API for new primitives: `bind`, types of values, checks and normalization of arguments."""
-from ..arguments import requested_dtype
-from ..statics import as_tuple
-from ..lax._bounds import check_index, checks_bounds
-from ..lax._names import Along, axes_along, gathered, own
-from ..lax._common import as_int, check_axes, check_axis, full_like, is_name, one_like, refuse_name, scalar
-from ..lax.named_einsum import split_names
-from ..lax.reductions import apart, complex_logaddexp
-from ..lax.scattering import repeated
-from ..lax.windows import stacked_windows
-from ..trace import bind
-from ..tracer import stands_for_array, typeof
+from typing import TYPE_CHECKING
 
-__all__ = ["Along", "apart", "as_int", "as_tuple", "axes_along", "bind", "check_axes", "check_axis", "check_index",
-           "checks_bounds", "complex_logaddexp", "full_like", "gathered", "is_name", "one_like", "own", "refuse_name",
-           "repeated", "requested_dtype", "scalar", "split_names", "stacked_windows", "stands_for_array", "typeof"]
+from lamina_ir.layers import deprecated_getattr
+
+from .._core.args import resolve_requested_dtype
+from .._core.static_args import as_tuple
+from ..lax._index_checks import check_index, should_check_bounds
+from ..lax._named_axis_reductions import ReductionAxes, parse_reduction_axes, gather_named_axes, select_member
+from ..lax._util.operands import (as_int, check_axes, check_axis, full_like, is_axis_name, one_like, check_no_axis_name,
+                                  scalar)
+from ..lax.named_einsum import split_einsum_spec
+from ..lax.reductions import max_and_gap, complex_logaddexp
+from ..lax.scattering import repeat_elementwise
+from ..lax.windows import stack_windows
+from .._core.trace import bind
+from .._core.tracer import has_jax_array, typeof
+
+__all__ = ["ReductionAxes", "as_int", "as_tuple", "bind", "check_axes", "check_axis", "check_index",
+           "check_no_axis_name", "complex_logaddexp", "full_like", "gather_named_axes", "has_jax_array",
+           "is_axis_name", "max_and_gap", "one_like", "parse_reduction_axes", "repeat_elementwise",
+           "resolve_requested_dtype", "scalar", "select_member", "should_check_bounds", "split_einsum_spec",
+           "stack_windows", "typeof"]
+
+if TYPE_CHECKING:
+    from .._deprecated import *
+else:
+    __getattr__ = deprecated_getattr(__name__)

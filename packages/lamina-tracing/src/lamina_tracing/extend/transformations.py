@@ -9,18 +9,31 @@ Three names are values, not functions:
 - `EVALUATION` is the trace of level 0: it runs primitives on concrete values.
 - `eager_source_requests` is not empty while eager primitives must know their source lines too, as for the NaN checks.
 """
-from ..parameters import function_name
-from ..custom import (CustomCall, Positional, arrays_of, call_custom, deepest, holds_tracers, in_scope, lead_with,
-                      stage_onto)
-from ..mapped_axes import MappedAxes
-from ..lines import BatchedSource, batch_position, eager_lines, rule_lines, source_of_function, staged_source
-from ..per_function import PerFunction
-from ..stage import StagingTrace, StagingTracer, eval_jaxpr, jaxpr_as_fun, stage
-from ..trace import AxisFrame, EVALUATION, Trace, bound_axes, counts_once, deeper, now, refuse_axis_twice, staged_for
-from ..tracer import Tracer, known_value, value_behind
+from typing import TYPE_CHECKING
 
-__all__ = ["AxisFrame", "BatchedSource", "CustomCall", "EVALUATION", "MappedAxes", "PerFunction", "Positional", "StagingTrace",
-           "StagingTracer", "Trace", "Tracer", "arrays_of", "batch_position", "bound_axes", "call_custom", "counts_once",
-           "deeper", "deepest", "eager_lines", "eval_jaxpr", "function_name", "holds_tracers", "in_scope",
-           "jaxpr_as_fun", "known_value", "lead_with", "now", "refuse_axis_twice", "rule_lines", "source_of_function",
-           "stage", "stage_onto", "staged_for", "staged_source", "value_behind"]
+from lamina_ir.layers import deprecated_getattr
+
+from .._core.signature import function_name
+from .._jit.custom_call import (CustomCall, PositionalSignature, results_to_arrays, call_custom, find_top_trace,
+                                closes_over_tracers, capture_scope, prepend_outer_values, stage_sharing_outer)
+from .._jit.axis_specs import MappedAxes
+from .._core.source_lines import (BatchedSource, describe_batch_position, eager_source_requests, make_rule_source,
+                                  get_function_source, get_equation_source)
+from .._core.function_cache import FunctionCache
+from .._core.staging import StagingTrace, StagingTracer, eval_jaxpr, jaxpr_as_fun, stage
+from .._core.trace import (AxisFrame, EVALUATION, Trace, extend_axis_env, is_counted_once, new_trace_level, trace_state,
+                           check_axis_name_unbound, staging_context)
+from .._core.tracer import Tracer, get_concrete_value, get_underlying_value
+
+__all__ = ["AxisFrame", "BatchedSource", "CustomCall", "EVALUATION", "FunctionCache", "MappedAxes",
+           "PositionalSignature", "StagingTrace", "StagingTracer", "Trace", "Tracer", "call_custom", "capture_scope",
+           "check_axis_name_unbound", "closes_over_tracers", "describe_batch_position", "eager_source_requests",
+           "eval_jaxpr", "extend_axis_env", "find_top_trace", "function_name", "get_concrete_value",
+           "get_equation_source", "get_function_source", "get_underlying_value", "is_counted_once", "jaxpr_as_fun",
+           "make_rule_source", "new_trace_level", "prepend_outer_values", "results_to_arrays", "stage",
+           "stage_sharing_outer", "staging_context", "trace_state"]
+
+if TYPE_CHECKING:
+    from .._deprecated import *
+else:
+    __getattr__ = deprecated_getattr(__name__)

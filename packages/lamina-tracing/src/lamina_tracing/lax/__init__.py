@@ -2,12 +2,14 @@
 from typing import TYPE_CHECKING
 
 from . import fft as _fft
-from . import (collectives, control, conversions, convolution, creation, custom, elementwise, indexing,
-               named_einsum, products, random_bits, reductions, scattering, shape, sorting, special, tokens, windows)
+from . import (collectives, convolution, creation, custom, elementwise, indexing, named_einsum, products, random_bits,
+               reductions, scattering, shape, sorting, special, tokens, windows)
+from ._control_flow import loops
+from ._util import conversions
 from . import factorizations as factorizations
 from .collectives import *
-from .control import *
-from .conversions import *
+from ._control_flow.loops import *
+from ._util.conversions import *
 from .convolution import *
 from .creation import *
 from .custom import *
@@ -28,5 +30,5 @@ from .windows import *
 if not TYPE_CHECKING:  # checkers, which cannot follow this, take all names where there is no list
     __all__ = [name for family in (elementwise, conversions, special, creation, shape, reductions, windows, products,
                                    convolution, _fft, indexing, scattering, sorting, random_bits,
-                                   collectives, named_einsum, control, custom, tokens)
+                                   collectives, named_einsum, loops, custom, tokens)
                for name in family.__all__]

@@ -9,11 +9,11 @@ from typing import Any
 from lamina_ir import CallbackError, CheckError, aval_of, dtypes, prims, trees
 from lamina_ir.extend import HostFunction
 
-from ..arguments import argument_path, flat_types
-from ..parameters import function_name
-from ..lines import user_source
-from ..trace import bind, now
-from ..tracer import Tracer, typeof
+from .._core.args import argument_path, get_arg_avals
+from .._core.signature import function_name
+from .._core.source_lines import find_user_source
+from .._core.trace import bind, trace_state
+from .._core.tracer import Tracer, typeof
 
 __all__ = ["debug_callback", "debug_check", "debug_print", "io_callback", "pure_callback"]
 
@@ -27,12 +27,12 @@ def _results(call: str, name: str, wanted: Any) -> tuple[tuple[Any, ...], tuple[
         if not hasattr(x, "shape") or not hasattr(x, "dtype"):
             raise TypeError(f"{call} of `{name}`: result_shape_dtypes must be a tree of objects with shape and dtype, as "
                             f"lamina.ShapeDtypeStruct; got {type(x).__name__}")
-    return tuple(dtypes.canonical(x.dtype) for x in leaves), tuple(tuple(map(int, x.shape)) for x in leaves), tree
+    return tuple(dtypes.canonicalize(x.dtype) for x in leaves), tuple(tuple(map(int, x.shape)) for x in leaves), tree
 
 
 def _opened(xs: Sequence[Any]) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]]:
     """`xs` with the words of keys in their place, and what makes them keys again on the host."""
-    tags = [dtypes.tag_of(d) if dtypes.is_key(d := typeof(x).dtype) else None for x in xs]
+    tags = [dtypes.key_tag(d) if dtypes.is_key(d := typeof(x).dtype) else None for x in xs]
     if not any(tags):
         return list(xs), list
 
@@ -46,24 +46,25 @@ def _host(call: str, name: str, callback: Callable[..., Any], closed: Callable[[
     """`callback` on flat arguments, its result flat and of the promised structure."""
     def flat(*xs: Any) -> Sequence[Any]:
         args, kwargs = trees.tree_unflatten(tree, closed(xs))
-        line, now.source = now.source, None  # what the callback does has lines of its own
+        line, trace_state.source = trace_state.source, None  # what the callback does has lines of its own
         try:
             leaves, found = trees.tree_flatten(callback(*args, **kwargs))
         finally:
-            now.source = line
+            trace_state.source = line
         if found != out_tree:
             raise CallbackError(f"{call}: the callback `{name}` must return the tree of result_shape_dtypes, {out_tree}; "
                                 f"got {found}")
         return leaves
-    return HostFunction.of(flat, name, user_source())
+    return HostFunction.of(flat, name, find_user_source())
 
 
-def _prepared(call: str, callback: Any, result_shape_dtypes: Any, args: Any, kwargs: Any) -> tuple[Any, dict[str, Any]]:
+def _prepare_host_function(call: str, callback: Any, result_shape_dtypes: Any, args: Any,
+                           kwargs: Any) -> tuple[Any, dict[str, Any]]:
     if not callable(callback):
         raise TypeError(f"{call}: expected a function; got {type(callback).__name__}")
     name = function_name(callback)
     flat, tree = trees.tree_flatten((args, kwargs))
-    flat_types(call, name, flat, tree)
+    get_arg_avals(call, name, flat, tree)
     kinds, shapes, out_tree = _results(call, name, result_shape_dtypes)
     flat, closed = _opened(flat)
     host = _host(call, name, callback, closed, tree, out_tree)
@@ -103,7 +104,7 @@ def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args:
     if vmap_method is not None and vmap_method not in _VMAP_METHODS:
         raise ValueError(f"pure_callback: vmap_method must be None or one of {', '.join(_VMAP_METHODS)}; got "
                          f"{vmap_method!r}")
-    (flat, out_tree), params = _prepared("pure_callback", callback, result_shape_dtypes, args, kwargs)
+    (flat, out_tree), params = _prepare_host_function("pure_callback", callback, result_shape_dtypes, args, kwargs)
     outs = bind(prims.pure_callback_p, *flat, **params, vmap_method=vmap_method)
     return trees.tree_unflatten(out_tree, outs)
 
@@ -130,7 +131,7 @@ def io_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: A
     """
     if sharding is not None:
         raise ValueError("io_callback: sharding must be None; the callback sees whole arrays")
-    (flat, out_tree), params = _prepared("io_callback", callback, result_shape_dtypes, args, kwargs)
+    (flat, out_tree), params = _prepare_host_function("io_callback", callback, result_shape_dtypes, args, kwargs)
     outs = bind(prims.io_callback_p, *flat, **params, ordered=bool(ordered), threaded=False)
     return trees.tree_unflatten(out_tree, outs)
 
@@ -158,15 +159,15 @@ def _debug(call: str, name: str, callback: Callable[..., Any], args: Any, kwargs
     def host(*xs: Any, **extra: Any) -> tuple[()]:
         rest = iter(closed(xs))
         a, k = trees.tree_unflatten(tree, [next(rest) if v is None else v[0] for v in known])
-        line, now.source = now.source, None
+        line, trace_state.source = trace_state.source, None
         try:
             callback(*a, **k, **extra)
         finally:
-            now.source = line
+            trace_state.source = line
         return ()
 
     bind(prims.debug_callback_p, *values, batch=(),
-         callback=HostFunction.of(host, name, user_source(), checks), indexed=indexed, mapped=(), ordered=bool(ordered),
+         callback=HostFunction.of(host, name, find_user_source(), checks), indexed=indexed, mapped=(), ordered=bool(ordered),
          threaded=False)
 
 
@@ -275,7 +276,7 @@ def debug_check(pred: Any, message: str, *args: Any, **kwargs: Any) -> None:
     """
     aval = typeof(pred)
     if aval.shape or not dtypes.is_bool(aval.dtype):
-        raise TypeError(f"debug.check: expected one truth value; got {aval.long()}. Of an array take x.all()")
+        raise TypeError(f"debug.check: expected one truth value; got {aval.str_long()}. Of an array take x.all()")
     _tried("debug.check", message, args, kwargs)
 
     def fail(_: Any, *a: Any, **k: Any) -> None:

@@ -1,4 +1,4 @@
-"""Communication across mapped axes. One meaning under `vmap(axis_name)` and `pmap`; see docs/collectives.md."""
+"""Communication across mapped axes. One meaning under `vmap(axis_name)` and `pmap`; see docs/internals/collectives.md."""
 from __future__ import annotations
 
 import math
@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, prims, trees
 from lamina_ir.dtypes import is_bool, is_complex, is_integer
-from lamina_ir.extend import as_axis_name, axis_names, checked_groups, checked_index, checked_permutation, split_axes
+from lamina_ir.extend import (as_axis_name, check_axis_names, check_groups, check_member_index, check_permutation,
+                              split_axis_names)
 
-from ..trace import axis_frame, bind
-from ..tracer import typeof
-from ..call_errors import in_name
-from . import conversions, elementwise, reductions
-from ._common import check_axes, check_axis, given_back
+from .._core.trace import axis_frame, bind
+from .._core.tracer import typeof
+from .._diagnostics.argument_errors import rename_errors
+from ._util import conversions
+from . import elementwise, reductions
+from ._util.operands import check_axes, check_axis, copy_host_result
 from .creation import full
 from .indexing import dynamic_index_in_dim
 from .shape import broadcast
@@ -32,7 +34,7 @@ def axis_size(axis_name: AxisName | Sequence[AxisName]) -> int:
     Raises:
       UnboundAxisError: no enclosing map has bound the name.
     """
-    return _size(axis_names("axis_size", axis_name))
+    return _size(check_axis_names("axis_size", axis_name))
 
 
 def _size(names: Sequence[Any]) -> int:
@@ -60,7 +62,7 @@ class _Members(NamedTuple):
 
 def _members(call: str, names: tuple[Any, ...], groups: Any, equal: bool = False) -> _Members:
     size = _size(names)
-    groups = checked_groups(call, size, groups, names, equal)
+    groups = check_groups(call, size, groups, names, equal)
     if groups is None:
         return _Members(names, None, size)
     sizes = {len(g) for g in groups}
@@ -68,7 +70,7 @@ def _members(call: str, names: tuple[Any, ...], groups: Any, equal: bool = False
 
 
 def _reduce(call: str, prim: Any, local: Callable[..., Any], x: Any, axis_name: Any, groups: Any) -> Any:
-    names, positional = split_axes(call, axis_name)
+    names, positional = split_axis_names(call, axis_name)
     leaves, tree = trees.tree_flatten(x)
     return trees.tree_unflatten(tree, _reduced(call, prim, local, leaves, names, positional, groups))
 
@@ -78,7 +80,7 @@ def _reduced(call: str, prim: Any, local: Callable[..., Any], leaves: list[Any],
     members = _members(call, names, groups)
     if positional:
         leaves = [local(v, check_axes(call, positional, typeof(v).ndim)) for v in leaves]
-    leaves = [given_back(v) for v in leaves]
+    leaves = [copy_host_result(v) for v in leaves]
     if names and leaves:
         leaves = list(bind(prim, *leaves, axes=names, axis_index_groups=members.groups))
     return leaves
@@ -106,7 +108,7 @@ def psum(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups:
         b:f32[] = psum[axes=('i',) axis_index_groups=None] a
       in (b,) }
     """
-    names, positional = split_axes("psum", axis_name)
+    names, positional = split_axis_names("psum", axis_name)
     if isinstance(x, _NUMBERS) and not positional:
         members = _members("psum", names, axis_index_groups)
         return x * members.size if members.size is not None else elementwise.mul(_as(members.number(), x * 1), x * 1)
@@ -116,7 +118,7 @@ def psum(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups:
                                                axis_index_groups))
 
 
-@in_name
+@rename_errors
 def pmean(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups: Any = None) -> Any:
     """Mean over mapped axes: `psum` divided by the number of participants.
 
@@ -125,7 +127,7 @@ def pmean(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups
     Returns:
       Array(s) of the shape of `x`, float32 for integers and booleans.
     """
-    names, positional = split_axes("pmean", axis_name)
+    names, positional = split_axis_names("pmean", axis_name)
     members = _members("pmean", names, axis_index_groups)
 
     def mean(v: Any, total: Any) -> Any:
@@ -168,13 +170,14 @@ def pmin(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups:
 
 
 def _first(call: str, extreme: Callable[..., Any], x: Any, axis_name: Any) -> Any:
-    names = axis_names(call, axis_name)
+    names = check_axis_names(call, axis_name)
     here, n = axis_index(names), np.int32(_size(names))
 
     def one(v: Any) -> Any:
         shape = typeof(v).shape
         if is_complex(typeof(v).dtype):
-            raise DTypeError(f"{call}: complex numbers have no order; got {typeof(v).long()}. Use the real and imaginary parts")
+            raise DTypeError(f"{call}: complex numbers have no order; got {typeof(v).str_long()}. Use the real and "
+                             "imaginary parts")
         wins = elementwise.bitwise_or(elementwise.eq(v, extreme(v, names)), elementwise.ne(v, v))  # NaN is every extreme
         return pmin(elementwise.select(wins, broadcast(here, shape), broadcast(n, shape)), names)
 
@@ -216,7 +219,7 @@ def pargmin(x: Any, axis_name: AxisName | Sequence[AxisName]) -> Any:
 def axis_index(axis_name: AxisName | Sequence[AxisName]) -> Any:
     """This participant's index along a mapped axis: int32, rank 0. Several names count row-major."""
     total = None
-    for name in axis_names("axis_index", axis_name):
+    for name in check_axis_names("axis_index", axis_name):
         size = axis_frame(name).size
         index = bind(prims.axis_index_p, axis_name=as_axis_name((name,)))
         total = index if total is None else elementwise.add(elementwise.mul(total, size), index)
@@ -226,7 +229,7 @@ def axis_index(axis_name: AxisName | Sequence[AxisName]) -> Any:
 def _exchange(call: str, prim: Any, x: Any, axis_name: Any, groups: Any, of: Callable[[int], dict[str, Any]],
               **params: Any) -> Any:
     """An op whose groups are of one size on each leaf; `of(ndim)` are the params that say axes of the operand."""
-    names, groups, size = _members(call, axis_names(call, axis_name), groups, equal=True)
+    names, groups, size = _members(call, check_axis_names(call, axis_name), groups, equal=True)
 
     def one(v: Any) -> Any:
         return bind(prim, v, axis_index_groups=groups, axis_name=as_axis_name(names), axis_size=size, **of(typeof(v).ndim),
@@ -306,8 +309,8 @@ def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> An
     Raises:
       ShapeError: an index is out of range, or occurs twice as source or as destination.
     """
-    names = axis_names("ppermute", axis_name)
-    pairs = checked_permutation("ppermute", _size(names), perm, names)
+    names = check_axis_names("ppermute", axis_name)
+    pairs = check_permutation("ppermute", _size(names), perm, names)
     return trees.tree_map(lambda v: bind(prims.ppermute_p, v, axis_name=as_axis_name(names), perm=pairs), x)
 
 
@@ -327,8 +330,8 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     Derivative: linear; in the transpose the source gets the sum of all cotangents.
     Source: `psum` of the values of one participant and zeros of the others.
     """
-    names = axis_names("pbroadcast", axis_name)
-    source = checked_index("pbroadcast", _size(names), source, names, "source")
+    names = check_axis_names("pbroadcast", axis_name)
+    source = check_member_index("pbroadcast", _size(names), source, names, "source")
     mine = elementwise.eq(axis_index(names), source)
 
     def send(v: Any) -> Any:
@@ -351,9 +354,9 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
     Raises:
       ShapeError: `perm` is no permutation.
     """
-    names = axis_names("pshuffle", axis_name)
+    names = check_axis_names("pshuffle", axis_name)
     size = _size(names)
-    sources = checked_groups("pshuffle", size, [perm], names, what="perm")[0]  # type: ignore[index]
+    sources = check_groups("pshuffle", size, [perm], names, arg_name="perm")[0]  # type: ignore[index]
     return ppermute(x, axis_name, [(source, i) for i, source in enumerate(sources)])
 
 
@@ -366,11 +369,11 @@ def pswapaxes(x: Any, axis_name: AxisName, axis: int, *, axis_index_groups: Any 
       axis: the axis of `x`.
       axis_index_groups: as for `psum`.
     """
-    names = axis_names("pswapaxes", axis_name)
+    names = check_axis_names("pswapaxes", axis_name)
     _, _, size = _members("pswapaxes", names, axis_index_groups, equal=True)
     for v in trees.tree_leaves(x):
         aval = typeof(v)
         if aval.shape[check_axis("pswapaxes", axis, aval.ndim)] != size:
             raise ShapeError(f"pswapaxes: axis {axis} of the operand must have the size of the mapped axis "
-                             f"{', '.join(map(repr, names))}, {size}; got {aval.long()}")
+                             f"{', '.join(map(repr, names))}, {size}; got {aval.str_long()}")
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)

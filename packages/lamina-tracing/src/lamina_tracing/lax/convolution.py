@@ -17,11 +17,11 @@ import numpy as np
 from lamina_ir import ShapeError, config, dtypes, prims
 from lamina_ir.prims import ConvDimensionNumbers, as_precision, window_count
 
-from ..array import Array
-from ..call_errors import in_name
+from .._core.array import Array
+from .._diagnostics.argument_errors import rename_errors
 from . import shape as sh
-from ._common import ArrayLike, as_dtype, as_int, as_ints, bind, scalar, typeof
-from .conversions import convert_element_type
+from ._util.operands import ArrayLike, as_dtype, as_int, as_ints, bind, scalar, typeof
+from ._util.conversions import convert_element_type
 from .elementwise import ne
 from .products import PrecisionLike, dot_general
 from .windows import pads_of_word
@@ -37,7 +37,7 @@ _default_precision = config.default_matmul_precision
 
 
 # --- dimension numbers --------------------------------------------------------------------------------------------
-@in_name
+@rename_errors
 def conv_dimension_numbers(lhs_shape: Sequence[int], rhs_shape: Sequence[int],
                            dimension_numbers: ConvGeneralDilatedDimensionNumbers) -> ConvDimensionNumbers:
     """Dimension numbers from any of their forms, checked against the ranks of the operands.
@@ -71,7 +71,7 @@ def _numbers(call: str, lhs_ndim: int, rhs_ndim: int, numbers: Any) -> ConvDimen
     return ConvDimensionNumbers(lhs, rhs, out)
 
 
-@in_name
+@rename_errors
 def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[tuple[int, ...], ...]:
     """For each of three words the axes in the order batch (or O), feature (or I), spatial ones as in the kernels' word.
 
@@ -115,7 +115,7 @@ def _pads(call: str, padding: Any, space: Sequence[int], window: Sequence[int], 
                          f"axis; got {padding!r}") from None
 
 
-@in_name
+@rename_errors
 def conv_general_dilated(lhs: ArrayLike, rhs: ArrayLike, window_strides: Sequence[int], padding: Padding,
                          lhs_dilation: Sequence[int] | None = None, rhs_dilation: Sequence[int] | None = None,
                          dimension_numbers: ConvGeneralDilatedDimensionNumbers = None, feature_group_count: int = 1,
@@ -179,7 +179,7 @@ def _sizes(call: str, shape: Sequence[int], spec: Sequence[int]) -> list[int]:
     return [shape[a] for a in spec[2:]]
 
 
-@in_name
+@rename_errors
 def conv(lhs: ArrayLike, rhs: ArrayLike, window_strides: Sequence[int], padding: str,
          precision: PrecisionLike = None, preferred_element_type: str | type | np.dtype | None = None) -> Array:
     """`conv_general_dilated` of `[N, C, ...]` with `[O, I, ...]`, without dilation.
@@ -191,7 +191,7 @@ def conv(lhs: ArrayLike, rhs: ArrayLike, window_strides: Sequence[int], padding:
                                 preferred_element_type=preferred_element_type)
 
 
-@in_name
+@rename_errors
 def conv_with_general_padding(lhs: ArrayLike, rhs: ArrayLike, window_strides: Sequence[int], padding: Padding,
                               lhs_dilation: Sequence[int] | None, rhs_dilation: Sequence[int] | None,
                               precision: PrecisionLike = None,
@@ -215,7 +215,7 @@ def _transpose_pads(reach: int, stride: int, padding: str) -> tuple[int, int]:
     return low, total - low
 
 
-@in_name
+@rename_errors
 def conv_transpose(lhs: ArrayLike, rhs: ArrayLike, strides: Sequence[int], padding: Padding,
                    rhs_dilation: Sequence[int] | None = None,
                    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None, transpose_kernel: bool = False,
@@ -240,8 +240,8 @@ def conv_transpose(lhs: ArrayLike, rhs: ArrayLike, strides: Sequence[int], paddi
     x, y = typeof(lhs), typeof(rhs)
     ndim = len(x.shape)
     if ndim != len(y.shape) or ndim < 2:
-        raise ShapeError(f"conv_transpose: lhs and rhs need equally many axes, at least two; got lhs {x.long()}, rhs "
-                         f"{y.long()} [StableHLO convolution C1]")
+        raise ShapeError(f"conv_transpose: lhs and rhs need equally many axes, at least two; got lhs {x.str_long()}, rhs "
+                         f"{y.str_long()} [StableHLO convolution C1]")
     if dimension_numbers is None:
         letters = "DHW"[max(5 - ndim, 0):]
         if len(letters) != ndim - 2:
@@ -262,7 +262,7 @@ def conv_transpose(lhs: ArrayLike, rhs: ArrayLike, strides: Sequence[int], paddi
 
 
 # --- windows ------------------------------------------------------------------------------------------------------
-@in_name
+@rename_errors
 def conv_general_dilated_patches(lhs: ArrayLike, filter_shape: Sequence[int], window_strides: Sequence[int],
                                  padding: Padding, lhs_dilation: Sequence[int] | None = None,
                                  rhs_dilation: Sequence[int] | None = None,
@@ -298,7 +298,7 @@ def conv_general_dilated_patches(lhs: ArrayLike, filter_shape: Sequence[int], wi
                                 preferred_element_type=preferred_element_type)
 
 
-@in_name
+@rename_errors
 def conv_general_dilated_local(lhs: ArrayLike, rhs: ArrayLike, window_strides: Sequence[int], padding: Padding,
                                filter_shape: Sequence[int], lhs_dilation: Sequence[int] | None = None,
                                rhs_dilation: Sequence[int] | None = None,
@@ -326,14 +326,14 @@ def conv_general_dilated_local(lhs: ArrayLike, rhs: ArrayLike, window_strides: S
     if y.shape[rhs_i] != made[out_c] or [y.shape[a] for a in rhs_space] != [made[a] for a in out_space]:
         raise ShapeError("conv_general_dilated_local: rhs needs an input feature for each of "
                          f"{made[out_c]} places in the windows, and the spatial axes "
-                         f"{tuple(made[a] for a in out_space)} of the result; got rhs {y.long()}")
+                         f"{tuple(made[a] for a in out_space)} of the result; got rhs {y.str_long()}")
     out = dot_general(rhs, patches, (((rhs_i,), (out_c,)), (tuple(rhs_space), tuple(out_space))), precision)
     places = (*out_space, out_c, out_n)  # of the product's axes (spatial, output features, batch)
     return sh.transpose(out, tuple(int(a) for a in np.argsort(places)))
 
 
 # --- shapes without arrays ----------------------------------------------------------------------------------------
-@in_name
+@rename_errors
 def conv_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], strides: Sequence[int],
                      pads: Padding, batch_group_count: int = 1) -> tuple[int, ...]:
     """Shape of the convolution of `[N, C, ...]` with `[O, I, ...]`.
@@ -369,7 +369,7 @@ def _general(call: str, lhs_shape: Any, rhs_shape: Any, strides: Any, padding: A
     return tuple(shape[k] for k in np.argsort(numbers.out_spec))
 
 
-@in_name
+@rename_errors
 def conv_general_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], window_strides: Sequence[int],
                              padding: Padding, dimension_numbers: ConvGeneralDilatedDimensionNumbers,
                              ) -> tuple[int, ...]:
@@ -377,7 +377,7 @@ def conv_general_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int],
     return _general("conv_general_shape_tuple", lhs_shape, rhs_shape, window_strides, padding, dimension_numbers, False)
 
 
-@in_name
+@rename_errors
 def conv_transpose_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], window_strides: Sequence[int],
                                padding: Padding, dimension_numbers: ConvGeneralDilatedDimensionNumbers,
                                ) -> tuple[int, ...]:

@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes, evaluate_primitive, prims, ShapeError
 
-from .. import slots
-from ..array import Array
-from ..tracer import Tracer
-from ..call_errors import in_name
-from ._common import _SCALARS, ArrayLike, as_dtype, as_ints, bind, check_axis, typeof
-from .conversions import convert_element_type
+from .._jit import hooks
+from .._core.array import Array
+from .._core.tracer import Tracer
+from .._diagnostics.argument_errors import rename_errors
+from ._util.operands import _SCALARS, ArrayLike, as_dtype, as_ints, bind, check_axis, typeof
+from ._util.conversions import convert_element_type
 from .custom import with_sharding_constraint
 
 __all__ = ["iota", "broadcasted_iota", "full", "full_like", "zeros_like_array"]
 
 
-@in_name
+@rename_errors
 def iota(dtype: Any, size: int) -> Array:
     """`0, 1, ..., size - 1` in the given dtype.
 
@@ -28,7 +28,7 @@ def iota(dtype: Any, size: int) -> Array:
     return broadcasted_iota(dtype, (size,), 0)
 
 
-@in_name
+@rename_errors
 def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Array:
     """The index along one axis, as an array of the whole shape.
 
@@ -41,7 +41,7 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Array:
                 dimension=check_axis("iota", dimension, len(shape)))
 
 
-@in_name
+@rename_errors
 def full(shape: Sequence[int], fill_value: ArrayLike, dtype: Any = None, *, sharding: Any = None) -> Array:
     """An array with every element `fill_value`.
 
@@ -57,7 +57,7 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: Any = None, *, shar
     shape = as_ints("full", "shape", shape)
     aval = typeof(fill_value)
     if aval.shape:
-        raise ShapeError(f"full: fill_value must be a scalar; got {aval.long()}")
+        raise ShapeError(f"full: fill_value must be a scalar; got {aval.str_long()}")
     if dtype is not None:
         dtype = as_dtype("full", "dtype", dtype)
         if dtypes.is_key(dtype) and type(fill_value) is int:
@@ -69,19 +69,19 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: Any = None, *, shar
                                             {"new_dtype": dtype, "weak_type": False})[()]
         elif aval.dtype != dtype or aval.weak_type:
             fill_value = convert_element_type(fill_value, dtype)
-    return _lying(bind(prims.broadcast_in_dim_p, fill_value, shape=shape, broadcast_dimensions=()), sharding)
+    return _put_with_sharding(bind(prims.broadcast_in_dim_p, fill_value, shape=shape, broadcast_dimensions=()), sharding)
 
 
-def _lying(x: Any, sharding: Any) -> Any:
+def _put_with_sharding(x: Any, sharding: Any) -> Any:
     """An array put where a sharding says; a traced one only told so."""
     if sharding is None:
         return x
     if isinstance(x, Tracer):
         return with_sharding_constraint(x, sharding)
-    return slots.device_put(x, sharding)
+    return hooks.device_put(x, sharding)
 
 
-@in_name
+@rename_errors
 def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Sequence[int] | None = None,
               sharding: Any = None) -> Array:
     """An array of the shape and dtype of `x` with every element `fill_value`.
@@ -97,13 +97,13 @@ def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Seq
     """
     aval = x if hasattr(x, "shape") and hasattr(x, "dtype") else typeof(x)
     made = full(aval.shape if shape is None else shape, fill_value,
-                dtypes.canonical(aval.dtype) if dtype is None else dtype)
+                dtypes.canonicalize(aval.dtype) if dtype is None else dtype)
     if dtype is None and getattr(aval, "weak_type", False):
         made = bind(prims.convert_element_type_p, made, new_dtype=aval.dtype, weak_type=True)
-    return _lying(made, sharding)
+    return _put_with_sharding(made, sharding)
 
 
-@in_name
+@rename_errors
 def zeros_like_array(x: ArrayLike) -> Array:
     """Zeros in the shape and dtype of `x`.
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from lamina_ir import prims, trees
 
-from ..call_errors import in_name
-from ._common import bind, given_back, typeof
+from .._diagnostics.argument_errors import rename_errors
+from ._util.operands import bind, copy_host_result, typeof
 
 __all__ = ["optimization_barrier", "with_sharding_constraint"]
 
@@ -30,7 +30,7 @@ def optimization_barrier(operand: Any, /) -> Any:
     return trees.tree_unflatten(tree, bind(prims.optimization_barrier_p, *flat) if flat else ())
 
 
-@in_name
+@rename_errors
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     """The operands unchanged; where a program is partitioned over devices, the compiler lays them out as told.
 
@@ -59,7 +59,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 
 def _constrained(x: Any, sharding: Any) -> Any:
     if sharding is None:
-        return given_back(x)
+        return copy_host_result(x)
     try:
         constraint = sharding.constraint
     except AttributeError:

@@ -21,9 +21,9 @@ from lamina_ir.prims import (
     tan_p, tanh_p, xor_p, zeta_p,
 )
 
-from ..array import Array, ArrayLike
-from ..call_errors import in_name
-from ._common import as_int, bind, given_back, match_scalars, named, typeof
+from .._core.array import Array, ArrayLike
+from .._diagnostics.argument_errors import rename_errors
+from ._util.operands import as_int, bind, copy_host_result, match_scalars, set_public_name, typeof
 
 __all__ = [
     "RoundingMethod", "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e",
@@ -267,7 +267,7 @@ def conj(x: ArrayLike) -> Array:
 def reciprocal(x: ArrayLike) -> Array:
     """1 / x, for floats and complex numbers."""
     if not dtypes.is_inexact(typeof(x).dtype):
-        raise DTypeError(f"reciprocal: expected floats or complex numbers; got {typeof(x).long()}; convert with "
+        raise DTypeError(f"reciprocal: expected floats or complex numbers; got {typeof(x).str_long()}; convert with "
                          "lax.convert_element_type")
     return bind(integer_pow_p, x, y=-1)
 
@@ -283,7 +283,7 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
     """
     y = as_int("integer_pow", "y", y)
     if y < 0 and not dtypes.is_inexact(typeof(x).dtype):
-        raise DTypeError(f"integer_pow: a negative power needs floats or complex numbers; got {typeof(x).long()} to "
+        raise DTypeError(f"integer_pow: a negative power needs floats or complex numbers; got {typeof(x).str_long()} to "
                          f"the power {y}")
     return bind(integer_pow_p, x, y=y)
 
@@ -293,7 +293,7 @@ def copy(x: ArrayLike) -> Array:
     return bind(copy_p, x)
 
 
-@in_name
+@rename_errors
 def stop_gradient(x: Any) -> Any:
     """`x` as a constant of differentiation: its derivative is zero. Works on every array of a pytree.
 
@@ -304,7 +304,7 @@ def stop_gradient(x: Any) -> Any:
 
 
 def _stop(x: Any) -> Any:
-    return bind(stop_gradient_p, x) if dtypes.is_inexact(typeof(x).dtype) else given_back(x)
+    return bind(stop_gradient_p, x) if dtypes.is_inexact(typeof(x).dtype) else copy_host_result(x)
 
 
 # --- two operands ------------------------------------------------------------------------------------------------
@@ -332,7 +332,7 @@ def _binary(name: str, prim: Any, doc: str) -> Callable[[ArrayLike, ArrayLike], 
             if both is None:
                 raise
         return bind(prim, *both)
-    return named(op, name, doc)
+    return set_public_name(op, name, doc)
 
 
 add = _binary("add", add_p, "x + y; the logical or for bool.")
@@ -421,7 +421,7 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
         raise ValueError("select_n: expected at least one case; got none")
     kind = typeof(which).dtype
     if kind != dtypes.BOOL and not dtypes.is_integer(kind):
-        raise DTypeError(f"select_n: which must be bool or integers; got {typeof(which).long()}")
+        raise DTypeError(f"select_n: which must be bool or integers; got {typeof(which).str_long()}")
     if kind == dtypes.BOOL:
         if len(cases) > 2:
             raise ValueError(f"select_n: a bool `which` chooses between two cases; got {len(cases)}")
@@ -429,7 +429,7 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
     chosen = cases[-1]
     for k in range(len(cases) - 2, -1, -1):
         chosen = select(lt(which, k + 1), cases[k], chosen)
-    return given_back(chosen)
+    return copy_host_result(chosen)
 
 
 def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:

@@ -9,13 +9,13 @@ from typing import Any
 
 from lamina_ir import ShapeError, dtypes, prims
 
-from ..array import Array
-from ..call_errors import in_name
+from .._core.array import Array
+from .._diagnostics.argument_errors import rename_errors
 from . import elementwise as _e
 from . import shape as _s
-from .polar import qdwh
-from ._common import ArrayLike, bind, scalar, typeof
-from .conversions import convert_element_type
+from .qdwh import qdwh
+from ._util.operands import ArrayLike, bind, scalar, typeof
+from ._util.conversions import convert_element_type
 
 __all__ = ["cholesky", "eig", "eigh", "geqrf", "hessenberg", "householder_product", "lu",
            "lu_pivots_to_permutation", "qdwh", "qr", "schur", "svd", "symmetrize", "triangular_solve", "tridiagonal",
@@ -25,16 +25,16 @@ __all__ = ["cholesky", "eig", "eigh", "geqrf", "hessenberg", "householder_produc
 def _matrix(op: str, x: Any) -> Any:
     aval = typeof(x)
     if len(aval.shape) < 2:
-        raise ShapeError(f"{op}: expected matrices in the last two axes; got {aval.long()}")
+        raise ShapeError(f"{op}: expected matrices in the last two axes; got {aval.str_long()}")
     return aval
 
 
 def _inexact(x: Any) -> Any:
     """Integers and booleans as floats."""
-    return x if dtypes.is_inexact(typeof(x).dtype) else convert_element_type(x, dtypes.inexact_for(typeof(x).dtype))
+    return x if dtypes.is_inexact(typeof(x).dtype) else convert_element_type(x, dtypes.inexact_dtype_for(typeof(x).dtype))
 
 
-def _turned(x: Any, n: int) -> Any:
+def _swap_last_axes(x: Any, n: int) -> Any:
     return _s.transpose(x, (*range(n - 2), n - 1, n - 2))
 
 
@@ -46,7 +46,7 @@ def symmetrize(x: ArrayLike) -> Array:
            [1., 3.]], dtype=float32)
     """
     aval = _matrix("symmetrize", x)
-    other = _turned(x, len(aval.shape))
+    other = _swap_last_axes(x, len(aval.shape))
     if dtypes.is_complex(aval.dtype):
         other = _e.conj(other)
     return _e.mul(_e.add(x, other), scalar(0.5, aval.dtype))
@@ -91,7 +91,7 @@ def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
     return bind(prims.lu_p, x)
 
 
-@in_name
+@rename_errors
 def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
     """The order of `permutation_size` rows that the exchanges `pivots` of `lu` lead to.
 
@@ -161,7 +161,7 @@ def _cut(x: Any, span: tuple[int, int], axis: int) -> Any:
     return _s.slice_in_dim(x, *span, axis=len(typeof(x).shape) + axis)
 
 
-@in_name
+@rename_errors
 def eigh(x: ArrayLike, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
          subset_by_index: tuple[int, int] | None = None) -> tuple[Array, Array]:
     """`x = V diag(w) V^H` for Hermitian matrices.
@@ -209,7 +209,7 @@ def eig(x: ArrayLike, *, compute_left_eigenvectors: bool = True, compute_right_e
                      compute_right_eigenvectors=bool(compute_right_eigenvectors)))
 
 
-@in_name
+@rename_errors
 def svd(x: ArrayLike, *, full_matrices: bool = True, compute_uv: bool = True,
         subset_by_index: tuple[int, int] | None = None) -> Array | tuple[Array, Array, Array]:
     """`x = U diag(s) V^H`, the singular value decomposition.

@@ -7,9 +7,9 @@ import numpy as np
 from lamina_ir import ShapeError, dtypes, prims
 from lamina_ir.prims import FftType
 
-from ..array import Array
-from ._common import ArrayLike, as_ints, bind, typeof
-from .conversions import convert_element_type
+from .._core.array import Array
+from ._util.operands import ArrayLike, as_ints, bind, typeof
+from ._util.conversions import convert_element_type
 
 __all__ = ["FftType", "fft"]
 
@@ -44,9 +44,9 @@ def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Ar
         raise ShapeError(f"fft: fft_lengths must be a sequence of lengths; got {fft_lengths!r}")
     if kind == FftType.RFFT:
         if dtypes.is_complex(aval.dtype):
-            raise TypeError(f"fft: RFFT takes real numbers; got {aval.long()}. Use FFT")
+            raise TypeError(f"fft: RFFT takes real numbers; got {aval.str_long()}. Use FFT")
         if not dtypes.is_float(aval.dtype):
-            x = convert_element_type(x, dtypes.inexact_for(aval.dtype))
+            x = convert_element_type(x, dtypes.inexact_dtype_for(aval.dtype))
     elif not dtypes.is_complex(aval.dtype):
-        x = convert_element_type(x, dtypes.complex_of(dtypes.inexact_for(aval.dtype)))
+        x = convert_element_type(x, dtypes.complex_dtype(dtypes.inexact_dtype_for(aval.dtype)))
     return bind(prims.fft_p, x, fft_lengths=as_ints("fft", "fft_lengths", fft_lengths), fft_type=kind)

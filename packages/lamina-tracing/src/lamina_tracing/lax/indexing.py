@@ -8,10 +8,10 @@ import numpy as np
 from lamina_ir import DTypeError, ShapeError, dtypes, prims
 from lamina_ir.prims import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 
-from ._bounds import check_index, check_vectors, checks_bounds
-from ..call_errors import in_name
-from ._common import ArrayLike, as_ints, bind, check_axes, check_axis, named, typeof
-from .conversions import convert_element_type
+from ._index_checks import check_index, check_index_vectors, should_check_bounds
+from .._diagnostics.argument_errors import rename_errors
+from ._util.operands import ArrayLike, as_ints, bind, check_axes, check_axis, set_public_name, typeof
+from ._util.conversions import convert_element_type
 from .elementwise import add, lt, neg, rem, select
 from .shape import concatenate, expand_dims, reshape, squeeze
 from .shape import slice as static_slice
@@ -25,14 +25,14 @@ Starts = ArrayLike | Sequence[ArrayLike]
 Mode = str | GatherScatterMode | None
 
 
-def _listed(call: str, starts: Any, ndim: int) -> list[Any]:
+def _as_list(call: str, starts: Any, ndim: int) -> list[Any]:
     """Start indices one by one, from a sequence of scalars or from a rank-1 array."""
     if type(starts) in (tuple, list):
         found = list(starts)
     else:
         aval = typeof(starts)
         if len(aval.shape) != 1:
-            raise ShapeError(f"{call}: start_indices is a rank-1 array or a sequence of scalars; got {aval.long()}")
+            raise ShapeError(f"{call}: start_indices is a rank-1 array or a sequence of scalars; got {aval.str_long()}")
         if isinstance(starts, np.ndarray):
             found = [int(s) for s in starts]
         else:
@@ -50,7 +50,7 @@ def _from_front(call: str, start: Any, length: int, wrap: bool) -> Any:
         return min(max(start, -1), length)  # out-of-range starts are clamped later; keep them within 32 bits
     aval = typeof(start)
     if aval.shape or not dtypes.is_integer(aval.dtype):
-        raise DTypeError(f"{call}: start indices are integer scalars; got {aval.long()}")
+        raise DTypeError(f"{call}: start indices are integer scalars; got {aval.str_long()}")
     if not wrap or aval.dtype.kind == "u":
         return start
     if dtypes.iinfo(aval.dtype).max < length:
@@ -61,8 +61,8 @@ def _from_front(call: str, start: Any, length: int, wrap: bool) -> Any:
 def _starts(call: str, operand: Any, start_indices: Any, wrap: bool | Sequence[bool], sizes: Sequence[int]) -> list[Any]:
     shape = typeof(operand).shape
     wraps = (wrap,) * len(shape) if isinstance(wrap, bool) else tuple(wrap)
-    listed = _listed(call, start_indices, len(shape))
-    if checks_bounds(__file__):
+    listed = _as_list(call, start_indices, len(shape))
+    if should_check_bounds(__file__):
         for axis, (s, d, w, n) in enumerate(zip(listed, shape, wraps, sizes)):
             check_index(call, s, d, axis, w, n)
     return [_from_front(call, s, d, w) for s, d, w in zip(listed, shape, wraps, strict=True)]
@@ -118,7 +118,7 @@ def dynamic_update_slice(operand: ArrayLike, update: ArrayLike, start_indices: S
     return bind(prims.dynamic_update_slice_p, operand, update, *starts)
 
 
-@in_name
+@rename_errors
 def dynamic_slice_in_dim(operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0) -> Any:
     """`dynamic_slice` along one axis, whole along the others.
 
@@ -140,7 +140,7 @@ def dynamic_slice_in_dim(operand: ArrayLike, start_index: ArrayLike, slice_size:
     return dynamic_slice(operand, starts, sizes)
 
 
-@in_name
+@rename_errors
 def dynamic_index_in_dim(operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True) -> Any:
     """One position along one axis.
 
@@ -157,7 +157,7 @@ def dynamic_index_in_dim(operand: ArrayLike, index: ArrayLike, axis: int = 0, ke
     return out if keepdims else squeeze(out, (check_axis("dynamic_index_in_dim", axis, len(typeof(out).shape)),))
 
 
-@in_name
+@rename_errors
 def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int) -> Any:
     """`dynamic_update_slice` with a start along one axis and zero along the others.
 
@@ -176,7 +176,7 @@ def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_ind
     return dynamic_update_slice(operand, update, starts)
 
 
-@in_name
+@rename_errors
 def dynamic_update_index_in_dim(operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int) -> Any:
     """`operand` with one position along one axis replaced.
 
@@ -196,7 +196,7 @@ def dynamic_update_index_in_dim(operand: ArrayLike, update: ArrayLike, index: Ar
     if len(given.shape) != ndim:
         if len(given.shape) != ndim - 1:
             raise ShapeError(f"dynamic_update_index_in_dim: the update has the operand's rank {ndim}, or one axis "
-                             f"less; got {given.long()}")
+                             f"less; got {given.str_long()}")
         update = expand_dims(update, (axis,))
     return dynamic_update_slice_in_dim(operand, update, index, axis)
 
@@ -247,10 +247,10 @@ def gather(operand: ArrayLike, start_indices: ArrayLike, dimension_numbers: Gath
             raise ValueError(f"gather: fill_value must be one number; got {type(fill_value).__name__}: {fill_value!r:.60}")
         if how is not GatherScatterMode.FILL_OR_DROP:
             fill_value = None
-    if mode is None and checks_bounds(__file__):
+    if mode is None and should_check_bounds(__file__):
         shape = typeof(operand).shape
         axes = dims.start_index_map
-        check_vectors("gather", start_indices, [shape[a] - int(slice_sizes[a]) for a in axes], axes)
+        check_index_vectors("gather", start_indices, [shape[a] - int(slice_sizes[a]) for a in axes], axes)
     return bind(prims.gather_p, operand, start_indices, dimension_numbers=dims, fill_value=fill_value,
                 indices_are_sorted=bool(indices_are_sorted), mode=how,
                 slice_sizes=as_ints("gather", "slice_sizes", slice_sizes), unique_indices=bool(unique_indices))
@@ -262,17 +262,17 @@ def _scatter_function(prim: Any, verb: str, derivative: str, result: str) -> Cal
                      dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
                      unique_indices: bool = False, mode: Mode = None) -> Any:
         dims = _numbers(prim.name, ScatterDimensionNumbers, dimension_numbers)
-        if mode is None and checks_bounds(__file__):
+        if mode is None and should_check_bounds(__file__):
             shape, window = typeof(operand).shape, iter([typeof(updates).shape[a] for a in dims.update_window_dims])
             sizes = [1 if a in (*dims.inserted_window_dims, *dims.operand_batching_dims) else next(window)
                      for a in range(len(shape))]
             into = dims.scatter_dims_to_operand_dims
-            check_vectors(prim.name, scatter_indices, [shape[a] - sizes[a] for a in into], into)
+            check_index_vectors(prim.name, scatter_indices, [shape[a] - sizes[a] for a in into], into)
         return bind(prim, operand, scatter_indices, updates, dimension_numbers=dims,
                     indices_are_sorted=bool(indices_are_sorted), mode=_mode(prim.name, mode),
                     unique_indices=bool(unique_indices))
 
-    return named(scatter_like, prim.name, f"""`operand` with windows of `updates` {verb} where index vectors say.
+    return set_public_name(scatter_like, prim.name, f"""`operand` with windows of `updates` {verb} where index vectors say.
 
     Args:
       operand: array to start from.
@@ -305,7 +305,7 @@ scatter_max = _scatter_function(prims.scatter_max_p, "entered by maximum", "to w
                                 "[2., 5., 2.]")
 
 
-@in_name
+@rename_errors
 def scatter_sub(operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
                 dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
                 unique_indices: bool = False, mode: Mode = None) -> Any:
@@ -314,7 +314,7 @@ def scatter_sub(operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLi
                        indices_are_sorted=indices_are_sorted, unique_indices=unique_indices)
 
 
-@in_name
+@rename_errors
 def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Sequence[int]) -> Any:
     """Positions of `src` given by one rank-1 index array for each of `axes`; indices count modulo the axis length.
 
@@ -337,7 +337,7 @@ def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Sequence[int]) -
     for index, axis in zip(idxs, axes, strict=True):
         n = shape[axis]
         if not dtypes.is_integer(typeof(index).dtype):
-            raise DTypeError(f"index_take: indices must be integers; got {typeof(index).long()}")
+            raise DTypeError(f"index_take: indices must be integers; got {typeof(index).str_long()}")
         index = convert_element_type(index, np.dtype("int32"))
         columns.append(reshape(rem(add(rem(index, n), n), n), (*typeof(index).shape, 1)))
     indices = columns[0] if len(columns) == 1 else concatenate(columns, 1)

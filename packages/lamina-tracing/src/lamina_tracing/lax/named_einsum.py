@@ -7,8 +7,8 @@ from typing import Any
 
 from lamina_ir import ShapeError
 
-from ..call_errors import in_name
-from ._common import ArrayLike, typeof
+from .._diagnostics.argument_errors import rename_errors
+from ._util.operands import ArrayLike, typeof
 from .collectives import psum
 from .products import PrecisionLike, dot_general
 from .reductions import reduce_sum
@@ -20,7 +20,7 @@ Axes = Sequence[int]
 _TERM = re.compile(r"([^{}>,]*)(?:\{([^{}]*)\})?\Z")
 
 
-@in_name
+@rename_errors
 def pdot(x: ArrayLike, y: ArrayLike, axis_name: Hashable | Sequence[Hashable],
          pos_contract: tuple[Axes, Axes] = ((), ()), pos_batch: tuple[Axes, Axes] = ((), ()),
          precision: PrecisionLike = None) -> Any:
@@ -52,7 +52,7 @@ def _pair(what: str, given: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
         raise TypeError(f"pdot: {what} must be a pair, axes of x and axes of y; got {given!r:.80}") from None
 
 
-def split_names(call: str, spec: str) -> tuple[list[str], list[tuple[str, ...]]]:
+def split_einsum_spec(call: str, spec: str) -> tuple[list[str], list[tuple[str, ...]]]:
     """The two halves of a specification such as `"ab{i},bc{i,j}->ac{j}"`: letters, and names of mapped axes.
 
     Args:
@@ -65,7 +65,7 @@ def split_names(call: str, spec: str) -> tuple[list[str], list[tuple[str, ...]]]
       ValueError: a term is no letters and then names, a name stands twice in one, or the result has one that no
         operand has.
 
-    >>> split_names("einsum", "ab{i},bc{i, j}->ac{j}")
+    >>> split_einsum_spec("einsum", "ab{i},bc{i, j}->ac{j}")
     (['ab', 'bc', 'ac'], [('i',), ('i', 'j'), ('j',)])
     """
     left, arrow, right = spec.replace(" ", "").partition("->")
@@ -90,7 +90,7 @@ def split_names(call: str, spec: str) -> tuple[list[str], list[tuple[str, ...]]]
 
 def _terms(spec: str) -> tuple[list[tuple[str, tuple[str, ...]]], tuple[str, tuple[str, ...]]]:
     """(letters, names) of each operand, and of the result."""
-    letters, names = split_names("xeinsum", spec)
+    letters, names = split_einsum_spec("xeinsum", spec)
     if letters[-1] == "?":
         raise ValueError(f"xeinsum: the specification needs one '->' between operands and result; got {spec!r}")
     for text in letters:
@@ -111,7 +111,7 @@ def _summed(x: Any, letters: str, names: tuple[str, ...], keep: Any) -> tuple[An
             tuple(n for n in names if n in keep[1]))
 
 
-@in_name
+@rename_errors
 def xeinsum(spec: str, *operands: ArrayLike) -> Any:
     """Sum of products as in `einsum`, with mapped axes by name in braces: `xeinsum("ab{i},bc{i}->ac", x, y)`.
 
@@ -143,10 +143,10 @@ def xeinsum(spec: str, *operands: ArrayLike) -> Any:
     for i, (x, (letters, _)) in enumerate(zip(operands, terms)):
         aval = typeof(x)
         if len(aval.shape) != len(letters):
-            raise ShapeError(f"xeinsum: operand {i} has {len(letters)} axes in {spec!r}; got {aval.long()}")
+            raise ShapeError(f"xeinsum: operand {i} has {len(letters)} axes in {spec!r}; got {aval.str_long()}")
         for c, n in zip(letters, aval.shape):
             if sizes.setdefault(c, n) != n:
-                raise ShapeError(f"xeinsum: axes {c!r} of {spec!r} must be equally long; operand {i} is {aval.long()}, "
+                raise ShapeError(f"xeinsum: axes {c!r} of {spec!r} must be equally long; operand {i} is {aval.str_long()}, "
                                  f"an earlier one has length {sizes[c]}")
     parts = []
     for i, (x, term) in enumerate(zip(operands, terms)):  # what only one operand has is summed first

@@ -7,12 +7,12 @@ import numpy as np
 from lamina_ir import DTypeError, ShapeError, config, dtypes, prims
 from lamina_ir.prims import DotDimensionNumbers, Precision, as_precision
 
-from ..array import Array
-from ..call_errors import in_name
+from .._core.array import Array
+from .._diagnostics.argument_errors import rename_errors
 from . import elementwise as ew
 from . import shape as sh
-from ._common import ArrayLike, as_dtype, as_ints, bind, scalar, typeof
-from .conversions import convert_element_type
+from ._util.operands import ArrayLike, as_dtype, as_ints, bind, scalar, typeof
+from ._util.conversions import convert_element_type
 from .creation import broadcasted_iota
 
 __all__ = ["DotDimensionNumbers", "Precision", "PrecisionLike", "batch_matmul", "dot", "dot_general", "ragged_dot"]
@@ -80,12 +80,12 @@ def dot(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None,
     """
     x, y = typeof(lhs), typeof(rhs)
     if not (1 <= len(x.shape) <= 2 and 1 <= len(y.shape) <= 2 and x.shape[-1] == y.shape[0]):
-        raise ShapeError(f"dot: expected vectors or matrices with lhs.shape[-1] == rhs.shape[0]; got lhs {x.long()}, "
-                         f"rhs {y.long()}. For other axes use lax.dot_general")
+        raise ShapeError(f"dot: expected vectors or matrices with lhs.shape[-1] == rhs.shape[0]; got lhs {x.str_long()}, "
+                         f"rhs {y.str_long()}. For other axes use lax.dot_general")
     return dot_general(lhs, rhs, (((len(x.shape) - 1,), (0,)), ((), ())), precision, preferred_element_type)
 
 
-@in_name
+@rename_errors
 def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None) -> Array:
     """Matrix products `[..., m, k] @ [..., k, n]` for each index of the leading axes, which agree.
 
@@ -95,8 +95,8 @@ def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None
     x, y = typeof(lhs), typeof(rhs)
     n = len(x.shape)
     if n < 2 or n != len(y.shape):
-        raise ShapeError(f"batch_matmul: expected arrays with equally many axes, at least two; got lhs {x.long()}, "
-                         f"rhs {y.long()}")
+        raise ShapeError(f"batch_matmul: expected arrays with equally many axes, at least two; got lhs {x.str_long()}, "
+                         f"rhs {y.str_long()}")
     batch = tuple(range(n - 2))
     return dot_general(lhs, rhs, (((n - 1,), (n - 2,)), (batch, batch)), precision)
 
@@ -125,7 +125,7 @@ def ragged_dot(lhs: ArrayLike, rhs: ArrayLike, group_sizes: ArrayLike, precision
     if (len(x.shape), len(y.shape), len(sizes.shape)) != (2, 3, 1) or x.shape[1] != y.shape[1] \
             or sizes.shape[0] != y.shape[0] or not dtypes.is_integer(sizes.dtype):
         raise ShapeError(f"ragged_dot: expected lhs [m, k], rhs [g, k, n] and integer group_sizes [g]; got "
-                         f"lhs {x.long()}, rhs {y.long()}, group_sizes {sizes.long()}")
+                         f"lhs {x.str_long()}, rhs {y.str_long()}, group_sizes {sizes.str_long()}")
     (m, k), g = x.shape, y.shape[0]
     ends = bind(prims.cumsum_p, group_sizes, axis=0, reverse=False)
     first = sh.broadcast_in_dim(ew.sub(ends, group_sizes), (g, m, k), (0,))

@@ -6,8 +6,8 @@ from typing import Any
 
 from lamina_ir.prims import RandomAlgorithm, rng_bit_generator_p, rng_uniform_p, threefry2x32_p
 
-from ..array import Array, ArrayLike
-from ._common import as_dtype, as_ints, bind, match_scalars
+from .._core.array import Array, ArrayLike
+from ._util.operands import as_dtype, as_ints, bind, match_scalars
 
 __all__ = ["RandomAlgorithm", "rng_bit_generator", "rng_uniform", "threefry2x32"]
 

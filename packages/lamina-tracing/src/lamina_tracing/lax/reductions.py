@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, dtypes, prims, trees
 
-from ..array import Array
-from ..call_errors import in_name
+from .._core.array import Array
+from .._diagnostics.argument_errors import rename_errors
 from . import elementwise as ew
 from . import shape as sh
-from ._common import ArrayLike, as_dtype, bind, check_axes, check_axis, full_like, is_name, named, typeof
-from ._names import arg_by_name, axes_along, gathered, own, reduced_by_name
-from ._monoids import stage_combination, with_start
+from ._util.operands import (ArrayLike, as_dtype, bind, check_axes, check_axis, full_like, is_axis_name,
+                             set_public_name, typeof)
+from ._named_axis_reductions import (argreduce_named_axis, parse_reduction_axes, gather_named_axes, select_member,
+                                     reduce_named_axes)
+from ._util.reducers import stage_combination, combine_with_init
 
 __all__ = ["argmax", "argmin", "associative_scan", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce",
            "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor"]
@@ -26,10 +28,10 @@ def _reduction(prim: Any, does: str, example: str, note: str) -> Callable[[Array
     name = prim.name
 
     def reduction(operand: ArrayLike, axes: Sequence[Axis]) -> Array:
-        axes = axes_along(name, axes, len(typeof(operand).shape))
-        return bind(prim, operand, axes=axes) if axes.__class__ is tuple else reduced_by_name(prim, operand, axes)  # type: ignore[arg-type]
+        axes = parse_reduction_axes(name, axes, len(typeof(operand).shape))
+        return bind(prim, operand, axes=axes) if axes.__class__ is tuple else reduce_named_axes(prim, operand, axes)  # type: ignore[arg-type]
 
-    return named(reduction, name, f"""{does} over some axes; negative axes count from the end.
+    return set_public_name(reduction, name, f"""{does} over some axes; negative axes count from the end.
 
     Args:
       operand: array of any shape.
@@ -67,8 +69,8 @@ reduce_xor = _reduction(
 # --- positions of extremes ----------------------------------------------------------------------------------------
 def _arg(prim: Any, operand: ArrayLike, axis: Axis, index_dtype: Any) -> Any:
     dtype = as_dtype(prim.name, "index_dtype", index_dtype)
-    if axis.__class__ is not int and is_name(axis):
-        return arg_by_name(prim, operand, axis, dtype)
+    if axis.__class__ is not int and is_axis_name(axis):
+        return argreduce_named_axis(prim, operand, axis, dtype)
     return bind(prim, operand, axes=(check_axis(prim.name, axis, len(typeof(operand).shape)),), index_dtype=dtype)
 
 
@@ -94,8 +96,8 @@ def argmin(operand: ArrayLike, axis: Axis, index_dtype: Any) -> Array:
 
 # --- cumulations --------------------------------------------------------------------------------------------------
 def _cumulate(prim: Any, operand: ArrayLike, axis: Axis, reverse: bool) -> Any:
-    if axis.__class__ is not int and is_name(axis):
-        return own(bind(prim, gathered(operand, (axis,)), axis=0, reverse=bool(reverse)), axis)
+    if axis.__class__ is not int and is_axis_name(axis):
+        return select_member(bind(prim, gather_named_axes(operand, (axis,)), axis=0, reverse=bool(reverse)), axis)
     return bind(prim, operand, axis=check_axis(prim.name, axis, len(typeof(operand).shape)),
                 reverse=bool(reverse))
 
@@ -145,9 +147,9 @@ def cumlogsumexp(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> A
     Array([0.       , 0.6931472], dtype=float32)
     """
     if not dtypes.is_inexact(typeof(operand).dtype):
-        raise DTypeError(f"cumlogsumexp: expected floats or complex numbers; got {typeof(operand).long()}")
-    if axis.__class__ is not int and is_name(axis):
-        return own(cumlogsumexp(gathered(operand, (axis,)), 0, reverse), axis)
+        raise DTypeError(f"cumlogsumexp: expected floats or complex numbers; got {typeof(operand).str_long()}")
+    if axis.__class__ is not int and is_axis_name(axis):
+        return select_member(cumlogsumexp(gather_named_axes(operand, (axis,)), 0, reverse), axis)
     return associative_scan(_logaddexp, operand, reverse=reverse,
                             axis=check_axis("cumlogsumexp", axis, len(typeof(operand).shape)))
 
@@ -155,11 +157,11 @@ def cumlogsumexp(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> A
 def _logaddexp(x: Any, y: Any) -> Any:
     if dtypes.is_complex(typeof(x).dtype):
         return complex_logaddexp(x, y)
-    top, gap = apart(x, y)
+    top, gap = max_and_gap(x, y)
     return ew.add(top, ew.log1p(ew.exp(gap)))
 
 
-def apart(x: Any, y: Any) -> tuple[Any, Any]:
+def max_and_gap(x: Any, y: Any) -> tuple[Any, Any]:
     """The larger of two numbers, and the smaller less the larger. Of equal infinities the difference is 0.
 
     Which is larger is chosen, not computed: where both are equal the slopes of `max` and `abs` stand still, so second
@@ -170,7 +172,7 @@ def apart(x: Any, y: Any) -> tuple[Any, Any]:
     Returns:
       Two arrays of their shape and dtype; the second holds NaN where x or y is NaN.
 
-    >>> top, gap = apart(np.array([1., np.inf], np.float32), np.array([3., np.inf], np.float32))
+    >>> top, gap = max_and_gap(np.array([1., np.inf], np.float32), np.array([3., np.inf], np.float32))
     >>> print(top, gap)
     [ 3. inf] [-2.  0.]
     """
@@ -227,7 +229,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     lengths = {typeof(x).shape[axis] for x in leaves}
     if len(lengths) != 1:
         raise ShapeError(f"associative_scan: arrays must have one length along axis {axis}; got "
-                         f"{', '.join(typeof(x).long() for x in leaves)}")
+                         f"{', '.join(typeof(x).str_long() for x in leaves)}")
 
     def combine(a: list[Any], b: list[Any]) -> list[Any]:
         out, tree = trees.tree_flatten(fn(trees.tree_unflatten(treedef, a), trees.tree_unflatten(treedef, b)))
@@ -272,7 +274,7 @@ _REDUCTIONS = {prims.add_p: reduce_sum, prims.mul_p: reduce_prod, prims.max_p: r
                prims.and_p: reduce_and, prims.or_p: reduce_or, prims.xor_p: reduce_xor}
 
 
-@in_name
+@rename_errors
 def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], Any], dimensions: Sequence[int]) -> Any:
     """Combine elements over some axes by an associative function of scalars.
 
@@ -292,5 +294,5 @@ def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], An
     xs, starts, tree, program, monoid = stage_combination("reduce", operands, init_values, computation)
     axes = check_axes("reduce", dimensions, len(typeof(xs[0]).shape))
     if monoid is not None:
-        return trees.tree_unflatten(tree, [with_start(monoid, _REDUCTIONS[monoid](xs[0], axes), starts[0])])
+        return trees.tree_unflatten(tree, [combine_with_init(monoid, _REDUCTIONS[monoid](xs[0], axes), starts[0])])
     return trees.tree_unflatten(tree, list(bind(prims.reduce_p, *xs, *starts, computation=program, dimensions=axes)))

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from lamina_ir import ShapeError
 
-from ..parameters import function_name
-from ..call_errors import in_name
-from ._common import ArrayLike, check_callable, typeof
-from .control import while_loop
+from .._core.signature import function_name
+from .._diagnostics.argument_errors import rename_errors
+from ._util.operands import ArrayLike, check_callable, typeof
+from ._control_flow.loops import while_loop
 from .creation import full
 from .elementwise import lt, select
 from .indexing import (GatherDimensionNumbers, GatherScatterMode, Mode, ScatterDimensionNumbers, _numbers, gather,
@@ -21,7 +21,7 @@ from .reductions import reduce_max
 __all__ = ["scatter_apply"]
 
 
-@in_name
+@rename_errors
 def scatter_apply(operand: ArrayLike, scatter_indices: ArrayLike, func: Callable[[Any], Any],
                   dimension_numbers: ScatterDimensionNumbers, *, update_shape: Sequence[int] = (),
                   indices_are_sorted: bool = False, unique_indices: bool = False, mode: Mode = None) -> Any:
@@ -57,7 +57,7 @@ def scatter_apply(operand: ArrayLike, scatter_indices: ArrayLike, func: Callable
     if len(shape) != len(window) + len(batch) or any(w >= len(shape) for w in window) or \
             tuple(n for a, n in enumerate(shape) if a not in window) != batch:
         raise ShapeError(f"scatter_apply: update_shape must hold the {len(window)} window axes {window} and, between "
-                         f"them, the axes {batch} of scatter_indices; got {shape} for {typeof(scatter_indices).long()}")
+                         f"them, the axes {batch} of scatter_indices; got {shape} for {typeof(scatter_indices).str_long()}")
     # The gather that reads the windows which the scatter with these numbers writes.
     sizes = iter(shape[a] for a in window)
     gone = {*dims.inserted_window_dims, *dims.operand_batching_dims}
@@ -73,8 +73,8 @@ def scatter_apply(operand: ArrayLike, scatter_indices: ArrayLike, func: Callable
     def apply(x: Any) -> Any:
         y, wanted = func(x), typeof(x)
         if typeof(y).shape != wanted.shape or typeof(y).dtype != wanted.dtype:
-            raise ShapeError(f"scatter_apply: `{function_name(func)}` must keep shape and dtype, {wanted.long()}; got "
-                             f"{typeof(y).long()}")
+            raise ShapeError(f"scatter_apply: `{function_name(func)}` must keep shape and dtype, {wanted.str_long()}; got "
+                             f"{typeof(y).str_long()}")
         return y
 
     first = windows(operand)
@@ -87,10 +87,10 @@ def scatter_apply(operand: ArrayLike, scatter_indices: ArrayLike, func: Callable
     times = windows(scatter_add(full(aval.shape, 0, np.dtype("int32")), scatter_indices, ones, dims, **promises),
                     fill_value=0)
 
-    return scatter(operand, scatter_indices, repeated(apply, first, times, count), dims, **promises)
+    return scatter(operand, scatter_indices, repeat_elementwise(apply, first, times, count), dims, **promises)
 
 
-def repeated(func: Callable[[Any], Any], first: Any, times: Any, most: int) -> Any:
+def repeat_elementwise(func: Callable[[Any], Any], first: Any, times: Any, most: int) -> Any:
     """An elementwise function applied to each element of `first` as often as `times` says, once at least.
 
     Args:
@@ -101,7 +101,7 @@ def repeated(func: Callable[[Any], Any], first: Any, times: Any, most: int) -> A
     Returns:
       An array of the shape and dtype of `first`.
 
-    >>> repeated(lambda x: x * x, np.full(3, 2, np.int32), np.array([1, 2, 3], np.int32), 3)
+    >>> repeat_elementwise(lambda x: x * x, np.full(3, 2, np.int32), np.array([1, 2, 3], np.int32), 3)
     Array([  4,  16, 256], dtype=int32)
     """
     def again(state: Any) -> Any:

@@ -9,10 +9,10 @@ from typing import Any
 
 from lamina_ir import ShapeError, prims
 
-from ..array import Array
-from ..call_errors import in_name
-from ._common import (_SCALARS, ArrayLike, as_int, as_ints, bind, check_axes, check_axis, given_back, match_scalars,
-                      typeof)
+from .._core.array import Array
+from .._diagnostics.argument_errors import rename_errors
+from ._util.operands import (_SCALARS, ArrayLike, as_int, as_ints, bind, check_axes, check_axis, copy_host_result,
+                             match_scalars, typeof)
 
 __all__ = ["broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank", "collapse", "concatenate",
            "expand_dims", "index_in_dim", "pad", "reshape", "rev", "slice", "slice_in_dim", "split", "squeeze",
@@ -50,7 +50,7 @@ def broadcast_in_dim(operand: ArrayLike, shape: Sequence[int], broadcast_dimensi
     shape = as_ints("broadcast_in_dim", "shape", shape)
     dims = as_ints("broadcast_in_dim", "broadcast_dimensions", broadcast_dimensions)
     if type(operand) not in _SCALARS and typeof(operand).shape == shape and dims == tuple(range(len(shape))):
-        return given_back(operand)
+        return copy_host_result(operand)
     return bind(_broadcast_in_dim_p, operand, shape=shape, broadcast_dimensions=dims)
 
 
@@ -62,13 +62,13 @@ def broadcast(operand: ArrayLike, sizes: Sequence[int]) -> Array:
     """
     sizes = as_ints("broadcast", "sizes", sizes)
     if not sizes:
-        return given_back(operand)
+        return copy_host_result(operand)
     shape = typeof(operand).shape
     dims = tuple(range(len(sizes), len(sizes) + len(shape)))
     return bind(_broadcast_in_dim_p, operand, shape=sizes + shape, broadcast_dimensions=dims)
 
 
-@in_name
+@rename_errors
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     """The shape NumPy broadcasting gives arrays of these shapes.
 
@@ -89,7 +89,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     return tuple(out)
 
 
-@in_name
+@rename_errors
 def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
     """`x` with leading axes of length 1 added until it has `rank` axes.
 
@@ -98,8 +98,8 @@ def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
     """
     missing = as_int("broadcast_to_rank", "rank", rank) - len(typeof(x).shape)
     if missing < 0:
-        raise ShapeError(f"broadcast_to_rank: expected an array with at most {rank} axes; got {typeof(x).long()}")
-    return given_back(x) if not missing else expand_dims(x, range(missing))
+        raise ShapeError(f"broadcast_to_rank: expected an array with at most {rank} axes; got {typeof(x).str_long()}")
+    return copy_host_result(x) if not missing else expand_dims(x, range(missing))
 
 
 # --- reshaping ----------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def reshape(operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[i
         if dimensions == tuple(range(len(shape))):
             dimensions = None
     if dimensions is None and shape == new_sizes and type(operand) not in _SCALARS:
-        return given_back(operand)
+        return copy_host_result(operand)
     return bind(_reshape_p, operand, new_sizes=new_sizes, dimensions=dimensions)
 
 
@@ -139,7 +139,7 @@ def _stop(stop: int, ndim: int) -> int:
     return at + ndim if at < 0 else at
 
 
-@in_name
+@rename_errors
 def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | None = None) -> Array:
     """Join axes `start_dimension` up to, not including, `stop_dimension` into one.
 
@@ -151,7 +151,7 @@ def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | Non
     hi = len(shape) if stop_dimension is None else _stop(stop_dimension, len(shape))
     if hi < lo:
         raise ShapeError(f"collapse: stop_dimension must not be before start_dimension; got {start_dimension} and "
-                         f"{stop_dimension} for {typeof(operand).long()}")
+                         f"{stop_dimension} for {typeof(operand).str_long()}")
     length = 1
     for n in shape[lo:hi]:
         length *= n
@@ -169,7 +169,7 @@ def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
     permutation = as_ints("transpose", "permutation", permutation)
     if permutation == tuple(range(len(permutation))) and type(operand) not in _SCALARS \
             and len(typeof(operand).shape) == len(permutation):
-        return given_back(operand)
+        return copy_host_result(operand)
     return bind(_transpose_p, operand, permutation=permutation)
 
 
@@ -180,7 +180,7 @@ def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
     (3,)
     """
     axes = tuple(sorted(check_axes("squeeze", dimensions, len(typeof(array).shape))))
-    return given_back(array) if not axes else bind(prims.squeeze_p, array, dimensions=axes)
+    return copy_host_result(array) if not axes else bind(prims.squeeze_p, array, dimensions=axes)
 
 
 def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
@@ -191,7 +191,7 @@ def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
     """
     axes = as_ints("expand_dims", "dimensions", dimensions)
     axes = tuple(sorted(check_axes("expand_dims", axes, len(typeof(array).shape) + len(axes))))
-    return given_back(array) if not axes else bind(prims.expand_dims_p, array, dimensions=axes)
+    return copy_host_result(array) if not axes else bind(prims.expand_dims_p, array, dimensions=axes)
 
 
 # --- joining, padding, cutting ------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def concatenate(operands: Sequence[ArrayLike], dimension: int) -> Array:
         raise ShapeError("concatenate: expected at least one operand; got an empty sequence")
     axis = check_axis("concatenate", dimension, len(typeof(operands[0]).shape))
     if len(operands) == 1 and type(operands[0]) not in _SCALARS:
-        return given_back(operands[0])
+        return copy_host_result(operands[0])
     return bind(prims.concatenate_p, *operands, dimension=axis)
 
 
@@ -222,7 +222,7 @@ def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> list[Array
     axis = check_axis("split", axis, len(shape))
     if sum(sizes) != shape[axis]:
         raise ShapeError(f"split: sizes must add up to the axis length; got sizes {sizes} for axis {axis} of "
-                         f"{typeof(operand).long()}")
+                         f"{typeof(operand).str_long()}")
     pieces, start = [], 0
     for n in sizes:
         pieces.append(slice_in_dim(operand, start, start + n, axis=axis))
@@ -315,7 +315,7 @@ def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool =
     axis = check_axis("index_in_dim", axis, len(shape))
     at = as_int("index_in_dim", "index", index)
     if not -shape[axis] <= at < shape[axis]:
-        raise ShapeError(f"index_in_dim: index {at} is out of range for axis {axis} of {typeof(operand).long()}")
+        raise ShapeError(f"index_in_dim: index {at} is out of range for axis {axis} of {typeof(operand).str_long()}")
     at = at + shape[axis] if at < 0 else at
     piece = slice_in_dim(operand, at, at + 1, axis=axis)
     return piece if keepdims else squeeze(piece, (axis,))
@@ -328,4 +328,4 @@ def rev(operand: ArrayLike, dimensions: Sequence[int]) -> Array:
     Array([2, 1, 0], dtype=int32)
     """
     axes = check_axes("rev", dimensions, len(typeof(operand).shape))
-    return given_back(operand) if not axes else bind(prims.rev_p, operand, dimensions=axes)
+    return copy_host_result(operand) if not axes else bind(prims.rev_p, operand, dimensions=axes)

@@ -6,10 +6,10 @@ from typing import Any
 
 from lamina_ir import DTypeError, ShapeError, dtypes, prims
 
-from ..array import Array
-from ..call_errors import in_name
-from ._common import ArrayLike, as_int, bind, check_axis, is_name, typeof
-from ._names import gathered, own
+from .._core.array import Array
+from .._diagnostics.argument_errors import rename_errors
+from ._util.operands import ArrayLike, as_int, bind, check_axis, is_axis_name, typeof
+from ._named_axis_reductions import gather_named_axes, select_member
 from .elementwise import neg
 
 __all__ = ["approx_max_k", "approx_min_k", "sort", "sort_key_val", "top_k"]
@@ -36,16 +36,16 @@ def sort(operand: ArrayLike | Sequence[ArrayLike], dimension: int | Hashable = -
     operands: tuple[Any, ...] = tuple(operand) if isinstance(operand, (tuple, list)) else (operand,)
     if not operands:
         raise ShapeError("sort: expected an array or a sequence of arrays; got an empty sequence")
-    if dimension.__class__ is not int and is_name(dimension):
-        whole = tuple([gathered(x, (dimension,)) for x in operands])
-        mine = [own(y, dimension) for y in sort(whole, 0, is_stable, num_keys)]
+    if dimension.__class__ is not int and is_axis_name(dimension):
+        whole = tuple([gather_named_axes(x, (dimension,)) for x in operands])
+        mine = [select_member(y, dimension) for y in sort(whole, 0, is_stable, num_keys)]
         return tuple(mine) if isinstance(operand, (tuple, list)) else mine[0]
     axis = check_axis("sort", dimension, len(typeof(operands[0]).shape))
     out = bind(prims.sort_p, *operands, dimension=axis, is_stable=bool(is_stable), num_keys=int(num_keys))
     return tuple(out) if isinstance(operand, (tuple, list)) else out[0]
 
 
-@in_name
+@rename_errors
 def sort_key_val(keys: ArrayLike, values: ArrayLike, dimension: int = -1,
                  is_stable: bool = True) -> tuple[Array, Array]:
     """Sort `keys` along one axis and reorder `values` with them.
@@ -86,7 +86,7 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     return values, places
 
 
-@in_name
+@rename_errors
 def approx_max_k(operand: ArrayLike, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
                  reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> tuple[Array, Array]:
     """At least the fraction `recall_target` of the `k` largest elements along an axis, and their positions.
@@ -111,7 +111,7 @@ def approx_max_k(operand: ArrayLike, k: int, reduction_dimension: int = -1, reca
     return _approx("approx_max_k", operand, k, reduction_dimension, recall_target, reduction_input_size_override)
 
 
-@in_name
+@rename_errors
 def approx_min_k(operand: ArrayLike, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
                  reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> tuple[Array, Array]:
     """`approx_max_k` for the smallest elements, smallest first.
@@ -129,7 +129,7 @@ def _approx(call: str, operand: ArrayLike, k: int, axis: int, recall_target: flo
             size_override: int) -> tuple[Array, Array]:
     aval = typeof(operand)
     if not dtypes.is_float(aval.dtype):
-        raise DTypeError(f"{call}: expected a float operand; got {aval.long()}; use lax.top_k")
+        raise DTypeError(f"{call}: expected a float operand; got {aval.str_long()}; use lax.top_k")
     if not 0 < recall_target <= 1:
         raise ValueError(f"{call}: recall_target must be in (0, 1]; got {recall_target}")
     axis = check_axis(call, axis, len(aval.shape))
@@ -138,5 +138,5 @@ def _approx(call: str, operand: ArrayLike, k: int, axis: int, recall_target: flo
                          f"{aval.shape[axis]} of the axis; got {size_override}")
     k = as_int(call, "k", k)
     if not 0 <= k <= aval.shape[axis]:
-        raise ShapeError(f"{call}: k must be between 0 and the length of axis {axis}; got k={k} for {aval.long()}")
+        raise ShapeError(f"{call}: k must be between 0 and the length of axis {axis}; got k={k} for {aval.str_long()}")
     return top_k(operand, k, axis=axis)

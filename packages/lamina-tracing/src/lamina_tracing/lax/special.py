@@ -5,9 +5,9 @@ from typing import Any
 
 from lamina_ir import prims
 
-from ..array import Array, ArrayLike
-from ..call_errors import in_name
-from ._common import bind, match_scalars, typeof
+from .._core.array import Array, ArrayLike
+from .._diagnostics.argument_errors import rename_errors
+from ._util.operands import bind, match_scalars, typeof
 
 __all__ = ["betainc", "igamma", "igamma_grad_a", "igammac", "random_gamma_grad", "regularized_incomplete_beta"]
 
@@ -59,4 +59,4 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     return bind(prims.regularized_incomplete_beta_p, *operands)
 
 
-regularized_incomplete_beta = in_name(betainc, "regularized_incomplete_beta")
+regularized_incomplete_beta = rename_errors(betainc, "regularized_incomplete_beta")

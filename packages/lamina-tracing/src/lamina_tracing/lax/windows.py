@@ -9,10 +9,10 @@ import numpy as np
 from lamina_ir import ShapeError, dtypes, prims, trees
 from lamina_ir.prims import dilated_length, window_count
 
-from ..call_errors import in_name
+from .._diagnostics.argument_errors import rename_errors
 from . import shape as sh
-from ._common import as_ints, bind, typeof
-from ._monoids import stage_combination, with_start
+from ._util.operands import as_ints, bind, typeof
+from ._util.reducers import stage_combination, combine_with_init
 from .creation import full
 
 __all__ = ["padtype_to_pads", "reduce_window", "reduce_window_shape_tuple"]
@@ -22,7 +22,7 @@ _SPECIAL = {prims.add_p: prims.reduce_window_sum_p, prims.mul_p: prims.reduce_wi
 Padding = str | Sequence[tuple[int, int]]
 
 
-@in_name
+@rename_errors
 def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int],
                     padding: Any) -> list[tuple[int, int]]:
     """The padding pairs a word stands for.
@@ -82,7 +82,7 @@ def _parameters(call: str, shape: Sequence[int], window_dimensions: Any, window_
                 window_strides=strides)
 
 
-@in_name
+@rename_errors
 def reduce_window(operand: Any, init_value: Any, computation: Callable[[Any, Any], Any],
                   window_dimensions: Sequence[int], window_strides: Sequence[int] | None, padding: Padding,
                   base_dilation: Sequence[int] | None = None, window_dilation: Sequence[int] | None = None) -> Any:
@@ -117,11 +117,11 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable[[Any, Any
                          window_dilation)
     if op in _SPECIAL and not (op is not prims.add_p and dtypes.is_complex(aval.dtype)) \
             and not (dtypes.is_bool(aval.dtype) and op in (prims.add_p, prims.mul_p)):
-        return trees.tree_unflatten(tree, [with_start(op, bind(_SPECIAL[op], xs[0], **params), starts[0])])
+        return trees.tree_unflatten(tree, [combine_with_init(op, bind(_SPECIAL[op], xs[0], **params), starts[0])])
     return trees.tree_unflatten(tree, list(bind(prims.reduce_window_p, *xs, *starts, computation=program, **params)))
 
 
-@in_name
+@rename_errors
 def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: Sequence[int],
                               window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
                               base_dilation: Sequence[int] | None = None,
@@ -141,7 +141,7 @@ def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: S
                      p["base_dilation"], p["window_dilation"]))
 
 
-def stacked_windows(x: Any, value: Any, *, base_dilation: Sequence[int], padding: Sequence[tuple[int, int]],
+def stack_windows(x: Any, value: Any, *, base_dilation: Sequence[int], padding: Sequence[tuple[int, int]],
                     window_dilation: Sequence[int], window_dimensions: Sequence[int],
                     window_strides: Sequence[int]) -> Any:
     """The windows' elements along a new first axis, in row-major order: one strided slice per place in the window.
@@ -158,7 +158,7 @@ def stacked_windows(x: Any, value: Any, *, base_dilation: Sequence[int], padding
       Array `[elements of a window, ...number of windows per axis]`.
 
     >>> one = (1,)
-    >>> stacked_windows(np.arange(4), 0, base_dilation=one, padding=((0, 0),), window_dilation=one, window_dimensions=(2,),
+    >>> stack_windows(np.arange(4), 0, base_dilation=one, padding=((0, 0),), window_dilation=one, window_dimensions=(2,),
     ...                 window_strides=one).tolist()
     [[0, 1, 2], [1, 2, 3]]
     """

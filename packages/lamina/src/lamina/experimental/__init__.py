@@ -2,7 +2,7 @@
 import typing as _typing
 from importlib import import_module as _import_module
 
-from .. import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from .. import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_tracing import disable_x64, enable_x64, io_callback
 
 if _typing.TYPE_CHECKING:

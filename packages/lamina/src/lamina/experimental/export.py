@@ -1,4 +1,4 @@
 """`lamina.experimental.export`: the older place of `lamina.export`."""
-from .. import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from .. import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_export import *
 from lamina_export import __all__ as __all__

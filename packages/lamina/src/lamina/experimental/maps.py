@@ -1,5 +1,5 @@
 """`lamina.experimental.maps`: `xmap`, programs of named axes."""
-from .. import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from .. import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_parallel import AxisName, Mesh, ResourceSet, SerialLoop, serial_loop, xmap
 
 __all__ = ["AxisName", "Mesh", "ResourceSet", "SerialLoop", "serial_loop", "xmap"]

@@ -1,4 +1,4 @@
 """`lamina.experimental.multihost_utils`: what several processes do together, from `lamina_runtime.multihost_utils`."""
-from .. import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from .. import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_runtime.multihost_utils import *
 from lamina_runtime.multihost_utils import __all__ as __all__

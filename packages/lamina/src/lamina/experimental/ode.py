@@ -1,4 +1,4 @@
 """`lamina.experimental.ode`: ordinary differential equations, from `lamina_scipy.ode`."""
-from .. import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from .. import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_scipy.ode import *
 from lamina_scipy.ode import __all__ as __all__

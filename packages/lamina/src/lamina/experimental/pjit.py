@@ -1,4 +1,4 @@
 """`lamina.experimental.pjit`: `jit` under the name it had for programs over meshes, from `lamina_runtime.pjit`."""
-from .. import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from .. import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_runtime.pjit import *
 from lamina_runtime.pjit import __all__ as __all__

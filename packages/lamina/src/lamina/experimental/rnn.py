@@ -1,4 +1,4 @@
 """`lamina.experimental.rnn`: long short-term memory, from `lamina_nn.rnn`."""
-from .. import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from .. import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_nn.rnn import *
 from lamina_nn.rnn import __all__ as __all__

@@ -1,5 +1,5 @@
 """`lamina.experimental.shard_map`: a function of one device's blocks, from `lamina_parallel`."""
-from .. import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from .. import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_parallel import shard_map
 
 __all__ = ["shard_map"]

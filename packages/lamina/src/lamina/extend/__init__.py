@@ -1,5 +1,5 @@
 """`lamina.extend`: for programs that read programs, and for those who add to lamina."""
-from .. import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from .. import _packages as _packages  # the runtime first: what follows is dispatched through it
 from . import backend, core, ffi, linear_util, random
 
 __all__ = ["backend", "core", "ffi", "linear_util", "random"]

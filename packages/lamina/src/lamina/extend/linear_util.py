@@ -1,4 +1,4 @@
-"""`lamina.extend.linear_util`: functions with transformations around them, from `lamina_tracing.wrapped_functions`."""
-from .. import _rooms as _rooms  # the runtime first: what follows is dispatched through it
-from lamina_tracing.wrapped_functions import *
-from lamina_tracing.wrapped_functions import __all__ as __all__
+"""`lamina.extend.linear_util`: functions with transformations around them, from `lamina_tracing.linear_util`."""
+from .. import _packages as _packages  # the runtime first: what follows is dispatched through it
+from lamina_tracing.linear_util import *
+from lamina_tracing.linear_util import __all__ as __all__

@@ -1,6 +1,6 @@
 """`lamina.lax`: the typed functions of `lamina_tracing.lax`, the solvers of `lamina_autodiff`, `linalg`, and the ops of
 `lamina_tracing.primitives`, fetched when first asked for."""
-from .. import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from .. import _packages as _packages  # the runtime first: what follows is dispatched through it
 import typing as _typing
 
 import lamina_tracing as _tracing

@@ -1,5 +1,5 @@
 """`lamina.lax.linalg`: factorisations and their solves, from `lamina_tracing.lax.factorizations`, and their ops."""
-from .. import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from .. import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_ir.prims import (cholesky_p, eig_p, eigh_p, hessenberg_p, householder_product_p, lu_p, qr_p, schur_p, svd_p,
                              triangular_solve_p, tridiagonal_p, tridiagonal_solve_p)
 from lamina_tracing.lax.factorizations import *

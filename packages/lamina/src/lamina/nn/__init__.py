@@ -1,5 +1,5 @@
 """`lamina.nn`: what networks are made of, from `lamina_nn`."""
-from .. import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from .. import _packages as _packages  # the runtime first: what follows is dispatched through it
 from importlib import import_module as _import_module
 
 from lamina_nn import *

@@ -1,5 +1,5 @@
 """`lamina.scipy`: what SciPy has beyond NumPy, from `lamina_scipy`, module by module as they are asked for."""
-from .. import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from .. import _packages as _packages  # the runtime first: what follows is dispatched through it
 from importlib import import_module as _import_module
 from typing import Any as _Any
 

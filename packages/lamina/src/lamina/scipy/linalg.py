@@ -1,4 +1,4 @@
 """`lamina.scipy.linalg`: matrices, from `lamina_scipy.linalg`."""
-from .. import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from .. import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_scipy.linalg import *
 from lamina_scipy.linalg import __all__ as __all__

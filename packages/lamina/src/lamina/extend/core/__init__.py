@@ -15,7 +15,7 @@ An interpreter of programs is a loop over equations:
 >>> run(lamina.make_jaxpr(lambda x: lamina.numpy.sin(x) * 2)(1.0), 0.5)
 [Array(0.9588511, dtype=float32, weak_type=True)]
 """
-from ... import _rooms as _rooms  # the runtime first: what follows is dispatched through it
+from ... import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_ir import ClosedJaxpr, Jaxpr, Literal, Primitive, Var
 from lamina_ir import Eqn as JaxprEqn
 from lamina_tracing.extend import array_types, jaxpr_as_fun

@@ -1,6 +1,0 @@
-"""lamina without a compiler: `numpy_source.lowering` writes programs as NumPy source text, `numpy_source.runtime` runs it.
-
-Neither loads jaxlib. What crosses between them is a `Lowered` of the format `numpy-source`, as `lamina_ir.seams` says.
-"""
-__contract__ = 1
-__version__ = "0.1.0"

@@ -1,0 +1,128 @@
+"""Forward mode: `JVPTrace` carries a tangent with each value; `None` is the zero tangent.
+
+The tangents are values (`jvp`) or variables of a linear program that is being recorded (`linearize`, see
+`engine.linearize`).
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lamina_ir import Primitive, Source, prims
+from lamina_tracing.extend import (EVALUATION, Trace, Tracer, bind, new_trace_level, eager_source_requests,
+                                   get_concrete_value, trace_state, get_equation_source, typeof)
+
+from .rule_kinds import PUSH_RULE_TYPES, LinearizeRule, instantiate
+from .rule_tables import jvp_rules
+
+__all__ = ["JVPTrace", "JVPTracer", "add_tangents", "instantiate", "run_jvp"]
+
+_add_p = prims.add_p
+
+
+class JVPTracer(Tracer):
+    """A value and its (nonzero) tangent."""
+
+    __slots__ = ("primal", "tangent")
+
+    def __init__(self, trace: Trace, primal: Any, tangent: Any) -> None:
+        self._trace = trace
+        self.aval = primal.aval if isinstance(primal, Tracer) else typeof(primal)
+        self.primal = primal
+        self.tangent = tangent
+
+    def _concrete_value(self) -> Any:
+        return get_concrete_value(self.primal) if self._trace.alive else None
+
+    def _underlying_value(self) -> Any:
+        return self.primal
+
+
+class JVPTrace(Trace):
+    """Apply JVP rules. `linear` is the `LinearTrace` that records the linear part, or None."""
+
+    def __init__(self, level: int, linear: Any = None) -> None:
+        self.level = level
+        self.linear = linear
+
+    def process_custom_call(self, call: Any, args: Sequence[Any]) -> list[Any]:
+        return call.push(self, args)
+
+    def split(self, args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Return (primals, tangents), with None for zero tangents."""
+        primals: list[Any] = []
+        tangents: list[Any] = []
+        for a in args:
+            own = type(a) is JVPTracer and a._trace is self
+            primals.append(a.primal if own else a)
+            tangents.append(a.tangent if own else None)
+        return primals, tangents
+
+    def join(self, outs: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+        """Wrap each result that has a tangent in a tracer."""
+        return [o if t is None else JVPTracer(self, o, t) for o, t in zip(outs, tangents)]
+
+    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        primals: list[Any] = []
+        tangents: list[Any] = []
+        for a in args:
+            if type(a) is JVPTracer and a._trace is self:
+                primals.append(a.primal)
+                tangents.append(a.tangent)
+            else:
+                primals.append(a)
+                tangents.append(None)
+        # If a source line is set already, this primitive is part of a rule, and the line is the user's. On concrete
+        # values no equation is recorded, so the stack is not walked for a line.
+        line = trace_state.source
+        if type(line) is Source or (trace_state.trace is EVALUATION and not eager_source_requests and not prim.subprograms):
+            rule = jvp_rules[prim]
+            if type(rule) in PUSH_RULE_TYPES:  # `_apply_rule` inlined: saves a call for the commonest primitives
+                out, tangent = rule.push(primals, tangents, params)  # type: ignore[attr-defined]
+            else:
+                out, tangent = self._apply_rule(prim, primals, tangents, params)
+        else:  # everything that the rule binds or records gets the line of this primitive
+            trace_state.source = get_equation_source(2, True)
+            try:
+                out, tangent = self._apply_rule(prim, primals, tangents, params)
+            finally:
+                trace_state.source = line
+        if prim.multiple:
+            return tuple([o if t is None else JVPTracer(self, o, t) for o, t in zip(out, tangent)])
+        return out if tangent is None else JVPTracer(self, out, tangent)
+
+    def _apply_rule(self, prim: Primitive, primals: list[Any], tangents: list[Any], params: dict[str, Any]) -> tuple[Any, Any]:
+        # Common kinds first: `push` takes params as a dict. `linearize` applies only if the linear part is recorded.
+        rule = jvp_rules[prim]
+        kind = type(rule)
+        if kind in PUSH_RULE_TYPES:
+            return rule.push(primals, tangents, params)  # type: ignore[attr-defined]
+        if kind is LinearizeRule and self.linear is not None:
+            return rule.linearize(self, primals, tangents, **params)  # type: ignore[attr-defined]
+        return rule(primals, tangents, **params)
+
+
+def add_tangents(a: Any, b: Any) -> Any:
+    """Add two tangents; None is zero."""
+    return b if a is None else a if b is None else bind(_add_p, a, b)
+
+
+def run_jvp(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any],
+            linear: Any = None) -> tuple[list[Any], list[Any]]:
+    """Run `fun` on flat primals and tangents (None for zero); return flat results and their tangents."""
+    trace = JVPTrace(trace_state.depth + 1, linear)
+    with new_trace_level(trace):
+        # The new trace is one level above the tangents, so operations of the rules on tangents go to the outer traces.
+        ins = [p if t is None else JVPTracer(trace, p, t) for p, t in zip(primals, tangents)]
+        outs = fun(*ins)
+        out, dout = [], []
+        for o in outs:
+            if type(o) is JVPTracer and o._trace is trace:
+                out.append(o.primal)
+                dout.append(o.tangent)
+            else:
+                out.append(o)
+                dout.append(None)
+    return out, dout
+
+

@@ -1,0 +1,324 @@
+"""Shapes written as text, `"batch, 2*d + 1, ..."`, and what is known of the names in them."""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from lamina_ir import ShapeDtypeStruct, dtypes, trees
+
+from .symbolic_dim import Size, SymbolicDim, evaluate, interval, of_two, variable, variables
+
+__all__ = ["SymbolicScope", "parsed", "symbolic_args_specs", "symbolic_shape"]
+
+_INFINITE = float("inf")
+_TOKENS = re.compile(r"\s*(\.\.\.|[A-Za-z_]\w*|\d+|>=|<=|==|[-+*^(),])")
+_FUNCTIONS = ("floordiv", "mod", "max", "min")
+
+
+class SymbolicScope:
+    """The names that may stand together in shapes, and what is known of them.
+
+    Each name is an integer of at least 1.
+
+    Args:
+      constraints_str: texts `left >= right`, `left <= right` or `left == right`. Where the left of an equality is a name, or
+        one of `floordiv(...)`, `mod(...)`, `max(...)`, `min(...)`, the right takes its place wherever it stands.
+    Raises:
+      ValueError: a text is none of these, or no size is left.
+
+    >>> scope = SymbolicScope(["a >= 4", "mod(b, 8) == 0"])
+    >>> a, b = symbolic_shape("a, b", scope=scope)
+    >>> a > 3, b % 8
+    (True, 0)
+    """
+
+    def __init__(self, constraints_str: Sequence[str] = ()) -> None:
+        if isinstance(constraints_str, str) or not all(isinstance(c, str) for c in constraints_str):
+            raise TypeError(f"SymbolicScope: constraints_str must be a sequence of texts such as 'a >= 4'; got "
+                            f"{constraints_str!r}")
+        self.constraints = tuple(constraints_str)
+        self.known: dict[Any, Any] = {}
+        self._at_least: list[tuple[str, SymbolicDim]] = []  # of at least 0
+        self._equal: list[tuple[str, Any, Any]] = []
+        self._names: dict[str, tuple[float, float]] = {}
+        for text in self.constraints:
+            self._add(text)
+
+    def _add(self, text: str) -> None:
+        reader = _Reader(text, self, f"constraint {text!r}")
+        left = reader.size()
+        sign = reader.next()
+        if sign not in (">=", "<=", "=="):
+            raise ValueError(f"SymbolicScope: the constraint {text!r} must hold one of >=, <= and ==, with a size on either "
+                             "side")
+        right = reader.size()
+        reader.end()
+        if sign == "==":
+            self._equal.append((text, left, right))
+            if isinstance(left, SymbolicDim) and len(left._terms) == 1:
+                ((m, c),) = left._terms.items()
+                if c == 1 and len(m) == 1 and m[0][1] == 1 and not ({m[0][0]} & variables([right])):
+                    self.known[m[0][0]] = right
+            return
+        more = left - right if sign == ">=" else right - left
+        if not isinstance(more, SymbolicDim):
+            if more < 0:
+                raise ValueError(f"SymbolicScope: the constraint {text!r} never holds")
+            return
+        self._at_least.append((text, more))
+        rest = more._terms.get((), 0)
+        linear = {m: c for m, c in more._terms.items() if m}
+        if len(linear) == 1:
+            ((m, c),) = linear.items()
+            if len(m) == 1 and m[0][1] == 1 and isinstance(m[0][0], str):
+                low, high = self._names.get(m[0][0], (1, _INFINITE))
+                low, high = (max(low, -(rest // c)), high) if c > 0 else (low, min(high, rest // -c))
+                if low > high:
+                    raise ValueError(f"SymbolicScope: with the constraint {text!r} no size is left for {m[0][0]!r}")
+                self._names[m[0][0]] = low, high
+
+    def bounds(self, size: Any) -> tuple[float, float]:
+        """Numbers between which a size lies, as far as is seen from its form and the constraints."""
+        low, high = interval(size, self._names)
+        if isinstance(size, SymbolicDim):
+            for _, more in self._at_least:
+                for k in {c // more._terms[m] for m, c in size._terms.items() if m in more._terms and c % more._terms[m] == 0}:
+                    if k > 0:
+                        low = max(low, interval(size - more * k, self._names)[0])
+                    elif k < 0:
+                        high = min(high, interval(size - more * k, self._names)[1])
+        return low, high
+
+    def broken(self, values: Mapping[str, int]) -> str | None:
+        """The first constraint that does not hold for these values of all names; None: all hold."""
+        for name, n in values.items():
+            if n < 1:
+                return f"{name} >= 1"
+        for text, more in self._at_least:
+            if variables([more]) <= {*values} and evaluate(more, values) < 0:
+                return text
+        for text, left, right in self._equal:
+            if variables([left, right]) <= {*values} and evaluate(left, values) != evaluate(right, values):
+                return text
+        return None
+
+    def __repr__(self) -> str:
+        return f"SymbolicScope({list(self.constraints)})" if self.constraints else f"SymbolicScope() at {id(self):#x}"
+
+
+class _Reader:
+    """Reads sizes off a text."""
+
+    def __init__(self, text: str, scope: SymbolicScope, where: str) -> None:
+        self.text, self.scope, self.where = text, scope, where
+        self.tokens: list[str] = []
+        at = 0
+        while text[at:].strip():
+            found = _TOKENS.match(text, at)
+            if found is None:
+                raise ValueError(f"{where}: {text[at:].strip()!r} is not understood. Sizes are made of names, ints, + - * ^, "
+                                 f"parentheses, and {', '.join(_FUNCTIONS)} of two sizes")
+            self.tokens.append(found[1])
+            at = found.end()
+        self.at = 0
+
+    def look(self) -> str | None:
+        return self.tokens[self.at] if self.at < len(self.tokens) else None
+
+    def next(self) -> str | None:
+        self.at += 1
+        return self.tokens[self.at - 1] if self.at <= len(self.tokens) else None
+
+    def take(self, token: str) -> bool:
+        if self.look() != token:
+            return False
+        self.at += 1
+        return True
+
+    def wrong(self, expected: str) -> ValueError:
+        found = self.look()
+        return ValueError(f"{self.where}: expected {expected}; got {'the end' if found is None else repr(found)}")
+
+    def end(self) -> None:
+        if self.look() is not None:
+            raise self.wrong("the end")
+
+    def size(self) -> Any:
+        found = -self.product() if self.take("-") else self.product()
+        while self.look() in ("+", "-"):
+            found = found + self.product() if self.next() == "+" else found - self.product()
+        return found
+
+    def product(self) -> Any:
+        found = self.power()
+        while self.take("*"):
+            found = found * self.power()
+        return found
+
+    def power(self) -> Any:
+        found = self.factor()
+        if self.take("^"):
+            power = self.next()
+            if power is None or not power.isdigit():
+                self.at -= 1
+                raise self.wrong("an int as power")
+            found = found ** int(power)
+        return found
+
+    def factor(self) -> Any:
+        token = self.look()
+        if token is None:
+            raise self.wrong("a name, an int or a parenthesis")
+        if token.isdigit():
+            self.at += 1
+            return int(token)
+        if self.take("-"):
+            return -self.factor()
+        if self.take("("):
+            found = self.size()
+            if not self.take(")"):
+                raise self.wrong("')'")
+            return found
+        if not token.isidentifier() or token == "_":
+            raise self.wrong("a name, an int or a parenthesis")
+        self.at += 1
+        if token not in _FUNCTIONS or self.look() != "(":
+            return variable(token, self.scope)
+        self.at += 1
+        x = self.size()
+        if not self.take(","):
+            raise self.wrong("','")
+        y = self.size()
+        if not self.take(")"):
+            raise self.wrong("')'")
+        return of_two(token, x, y, self.scope)
+
+
+def parsed(text: str, scope: SymbolicScope) -> Any:
+    """One size, read off its text."""
+    reader = _Reader(text, scope, f"size {text!r}")
+    found = reader.size()
+    reader.end()
+    return found
+
+
+def symbolic_shape(shape_spec: str | None, *, constraints: Sequence[str] = (), scope: SymbolicScope | None = None,
+                   like: Sequence[int | None] | None = None) -> tuple[Size, ...]:
+    """A shape with sizes that are not known yet, read off a text.
+
+    Args:
+      shape_spec: sizes with commas between them, in parentheses or not: names, ints, `+ - * ^`, `floordiv(x, y)`, `mod(x, y)`,
+        `max(x, y)`, `min(x, y)`. `_` is the size that `like` has there, `...` all that are left of it; None is all of it.
+      constraints: what is known of the names, see `SymbolicScope`. scope: in which the names are; None: a new one.
+      like: a shape, None where a size is not known.
+    Returns:
+      A tuple of ints and symbolic sizes.
+    Raises:
+      ValueError: the text is not understood, or does not fit `like`; both constraints and a scope.
+
+    >>> symbolic_shape("batch, 2*n + 1, 3")
+    (batch, 2*n + 1, 3)
+    >>> symbolic_shape("batch, ...", like=(8, 3, 3))
+    (batch, 3, 3)
+    """
+    call = "symbolic_shape"
+    if scope is None:
+        scope = SymbolicScope(constraints)
+    elif not isinstance(scope, SymbolicScope):
+        raise TypeError(f"{call}: scope must be a SymbolicScope; got {type(scope).__name__}: {scope!r}")
+    elif constraints:
+        raise ValueError(f"{call}: constraints belong to a scope: give them to SymbolicScope(...) where a scope is given")
+    if shape_spec is None:
+        shape_spec = "..."
+    if not isinstance(shape_spec, str):
+        raise TypeError(f"{call}: expected a text such as 'batch, 3'; got {type(shape_spec).__name__}: {shape_spec!r}")
+    return _shape(call, shape_spec, scope, None if like is None else tuple(like))
+
+
+def _shape(call: str, text: str, scope: SymbolicScope, like: tuple[int | None, ...] | None) -> tuple[Size, ...]:
+    bare = text.strip()
+    if bare.startswith("(") and bare.endswith(")") and _closes_last(bare):
+        bare = bare[1:-1].strip()
+    reader = _Reader(bare, scope, f"{call}: {text!r}")
+    found: list[Size] = []
+
+    def known(i: int, token: str) -> int:
+        if like is None:
+            raise ValueError(f"{call}: {text!r}: {token!r} stands for sizes of `like`, which is not given")
+        n = like[i] if i < len(like) else None
+        if n is None:
+            raise ValueError(f"{call}: {text!r}: {token!r} stands for size {i} of like, {like}, which it has not")
+        return int(n)
+
+    while reader.look() is not None:
+        if reader.take("..."):
+            found += [known(i, "...") for i in range(len(found), len(like) if like is not None else len(found) + 1)]
+            reader.take(",")
+            reader.end()
+            break
+        found.append(known(len(found), "_") if reader.take("_") else reader.size())
+        if reader.look() is not None and not reader.take(","):
+            raise reader.wrong("','")
+    if like is not None:
+        if len(found) != len(like):
+            raise ValueError(f"{call}: {text!r} has {len(found)} sizes; like, {like}, has {len(like)}")
+        wrong = [f"size {i} is {n} there and {m} in like" for i, (n, m) in enumerate(zip(found, like))
+                 if m is not None and type(n) is int and n != m]
+        if wrong:
+            raise ValueError(f"{call}: {text!r} does not fit like, {like}: {'; '.join(wrong)}")
+    if any(type(n) is int and n < 0 for n in found):
+        raise ValueError(f"{call}: {text!r} has a size below 0")
+    return tuple(found)
+
+
+def _closes_last(text: str) -> bool:
+    """Whether the first parenthesis is closed by the last."""
+    depth = 0
+    for i, c in enumerate(text):
+        depth += (c == "(") - (c == ")")
+        if depth == 0:
+            return i == len(text) - 1
+    return False
+
+
+def symbolic_args_specs(args: Any, shapes_specs: Any, constraints: Sequence[str] = (), scope: SymbolicScope | None = None,
+                        symbolic_constraints: Sequence[str] = (), symbolic_scope: SymbolicScope | None = None) -> Any:
+    """Arguments as `export` takes them, with shapes read off texts.
+
+    Args:
+      args: a tree of arrays, or of anything with shape and dtype.
+      shapes_specs: a tree of texts, see `symbolic_shape`, or a prefix of that; None leaves shapes as they are.
+      constraints: what is known of the names. scope: in which the names are; None: a new one for all of them.
+      symbolic_constraints, symbolic_scope: the same under older names.
+    Returns:
+      A tree of `ShapeDtypeStruct`.
+    Raises:
+      ValueError: a text does not fit its argument.
+
+    >>> symbolic_args_specs({"x": np.zeros((8, 3), np.float32), "w": np.zeros(3, np.float32)}, {"x": "batch, _", "w": None})
+    {'w': ShapeDtypeStruct(shape=(3,), dtype=float32), 'x': ShapeDtypeStruct(shape=(batch, 3), dtype=float32)}
+    """
+    call = "symbolic_args_specs"
+    constraints = constraints or symbolic_constraints
+    scope = scope or symbolic_scope
+    if scope is None:
+        scope = SymbolicScope(constraints)
+    elif constraints:
+        raise ValueError(f"{call}: constraints belong to a scope: give them to SymbolicScope(...) where a scope is given")
+
+    def is_spec(x: Any) -> bool:
+        return x is None or isinstance(x, str)
+
+    flat, tree = trees.tree_flatten(args)
+    texts = trees.broadcast_prefix(shapes_specs, args, is_leaf=is_spec)
+    found = []
+    for x, text in zip(flat, texts):
+        shape = tuple(x.shape) if hasattr(x, "shape") else np.shape(x)
+        dtype = dtypes.canonicalize(x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype)
+        if text is not None and not isinstance(text, str):
+            raise TypeError(f"{call}: shapes_specs must hold texts and None; got {type(text).__name__}: {text!r}")
+        found.append(ShapeDtypeStruct(_shape(call, text if text is not None else "...", scope, shape), dtype))
+    return tree.unflatten(found)
+

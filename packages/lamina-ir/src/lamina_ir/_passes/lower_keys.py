@@ -1,0 +1,213 @@
+"""Lower PRNG keys: replace each array of keys by its uint32 data, with one more, last axis. Devices run such programs.
+
+`random_wrap` and `random_unwrap` disappear. A primitive that moves elements is applied to one uint32 of all keys at a
+time, with unchanged params, and the results are concatenated. So no primitive needs a lowering rule for keys.
+Primitives that compute with elements reject keys in their type rules.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import prims
+from .._util.recursion_limit import with_recursion_limit
+from .._core.arg_checks import AVAL, CLOSED_JAXPR, check_args
+from .._types.avals import ShapedArray, shaped
+from .._types.dtypes import BOOL, is_key, key_size
+from ..errors import DTypeError
+from .._core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, subprograms
+from .._core.rewrite import map_subprograms, RegionMemo
+
+__all__ = ["get_key_data", "has_keys", "lower_key_aval", "lower_keys"]
+
+_U32 = np.dtype("uint32")
+
+
+@check_args(aval=AVAL)
+def lower_key_aval(aval: ShapedArray) -> ShapedArray:
+    """Return the uint32 type that replaces a key type in lowered programs; other types are returned unchanged.
+
+    Args:
+      aval: a type.
+    Returns:
+      A type.
+
+    >>> from lamina_ir.dtypes import key_type
+    >>> lower_key_aval(shaped((3,), key_type("fry")))
+    ShapedArray(uint32[3,2])
+    """
+    if not is_key(aval.dtype):
+        return aval
+    return shaped((*aval.shape, key_size(aval.dtype)), _U32).with_varying_axes(aval.varying_axes)
+
+
+def get_key_data(x: Any) -> Any:
+    """Return the uint32 data of keys.
+
+    Args:
+      x: a NumPy array of keys, or an object with their data as `key_data`.
+    Returns:
+      A uint32 array with one more axis.
+
+    >>> from lamina_ir.dtypes import key_type
+    >>> get_key_data(np.zeros(3, key_type("fry"))).shape
+    (3, 2)
+    """
+    own = getattr(x, "key_data", None)
+    if own is not None:
+        return own
+    a = np.asarray(x)
+    return np.ascontiguousarray(a).view(_U32).reshape((*a.shape, key_size(a.dtype)))
+
+
+@check_args(program=CLOSED_JAXPR)
+def has_keys(program: ClosedJaxpr) -> bool:
+    """Return whether a value of a program, or of one nested in it, is a key.
+
+    Args:
+      program: any program.
+    Returns:
+      A bool.
+
+    >>> from lamina_ir import parse
+    >>> has_keys(parse("{ lambda ; a:key<fry>[3]. let in (a,) }"))
+    True
+    """
+    return program.memo("has keys", lambda: _any_key(program))
+
+
+@with_recursion_limit()
+def _any_key(program: ClosedJaxpr) -> bool:
+    jaxpr = program.jaxpr
+    if any(is_key(v.aval.dtype) for v in (*jaxpr.constvars, *jaxpr.invars)):
+        return True
+    for e in jaxpr.eqns:
+        if e.primitive.family == "random_keys" or any(is_key(v.aval.dtype) for v in e.outvars):
+            return True
+        if e.primitive.subprograms and any(map(has_keys, subprograms(e))):
+            return True
+    return False
+
+
+@check_args(program=CLOSED_JAXPR)
+def lower_keys(program: ClosedJaxpr) -> ClosedJaxpr:
+    """Replace the keys of a program by their uint32 data; a program without keys is returned unchanged.
+
+    Args:
+      program: any program.
+    Returns:
+      A program whose arguments, results and constants of type `key<...>[s]` are `uint32[s, n]`.
+    Raises:
+      DTypeError: a primitive that neither moves nor compares elements is applied to keys.
+
+    >>> from lamina_ir import parse
+    >>> lower_keys(parse("{ lambda ; a:key<fry>[3]. let b:key<fry>[] = squeeze[dimensions=(0,)] a in (b,) }")).in_avals
+    [ShapedArray(uint32[3,2])]
+    """
+    if not has_keys(program):
+        return program
+    with with_recursion_limit():
+        return program.memo("physical", lambda: _KeyLowering().closed(program))
+
+
+# Primitives that move or select elements without computing with them.
+_MOVE = frozenset("""all_gather all_to_all broadcast_in_dim concatenate copy dynamic_slice dynamic_update_slice expand_dims
+gather pbroadcast ppermute reshape rev scatter select sharding_constraint slice squeeze stop_gradient transpose""".split())
+
+
+class _KeyLowering:
+    """Lowers the keys of one program, and memoizes the lowered nested programs."""
+
+    def __init__(self) -> None:
+        self.inner = RegionMemo(lower_keys, "physical")
+
+    def closed(self, program: ClosedJaxpr) -> ClosedJaxpr:
+        jaxpr = program.jaxpr
+        self.env: dict[Any, Atom] = {}
+        self.eqns: list[Eqn] = []
+        self.literals: dict[Var, Any] = {}  # data of keys that were literals; literals are scalars, so it becomes constants
+        constvars, invars = [self.bound(v) for v in jaxpr.constvars], [self.bound(v) for v in jaxpr.invars]
+        for e in jaxpr.eqns:
+            self.equation(e)
+        outvars = [self.read(a) for a in jaxpr.outvars]
+        consts = [get_key_data(c) if is_key(v.aval.dtype) else c for v, c in zip(jaxpr.constvars, program.consts)]
+        return ClosedJaxpr(Jaxpr([*constvars, *self.literals], invars, self.eqns, outvars), [*consts, *self.literals.values()])
+
+    def bound(self, v: Var) -> Var:
+        """Return the variable that replaces `v`."""
+        if not is_key(v.aval.dtype):
+            return v
+        new = self.env[v] = type(v)(lower_key_aval(v.aval))
+        return new
+
+    def read(self, a: Atom) -> Atom:
+        if type(a) is not Literal:
+            return self.env.get(a, a)
+        if not is_key(a.aval.dtype):
+            return a
+        data = Var(lower_key_aval(a.aval))
+        self.literals[data] = get_key_data(np.asarray(a.val, a.aval.dtype))
+        return data
+
+    def emit(self, e: Eqn, prim: Any, operands: Sequence[Atom], **params: Any) -> Var:
+        out = Var(prim.infer(*[a.aval for a in operands], **params))
+        axes = frozenset().union(*[a.aval.varying_axes for a in operands])
+        out.aval = out.aval.with_varying_axes(axes)
+        self.eqns.append(Eqn(prim, list(operands), [out], params, e.source))
+        return out
+
+    def equation(self, e: Eqn) -> None:
+        prim, ins = e.primitive, [self.read(a) for a in e.invars]
+        if prim.family == "random_keys":
+            self.env[e.outvars[0]] = ins[0]
+            return
+        keyed = [is_key(a.aval.dtype) for a in (*e.invars, *e.outvars)]
+        if prim.subprograms and (any(keyed) or any(map(has_keys, subprograms(e)))):
+            params = dict(map_subprograms(e, self.inner).params)
+            for name, atoms in (("in_specs", e.invars), ("out_specs", e.outvars)):
+                if name in params:  # a shard_map must not split the data of a key
+                    params[name] = tuple([(*entries, None) if is_key(a.aval.dtype) else entries
+                                          for entries, a in zip(params[name], atoms, strict=True)])
+            self.eqns.append(Eqn(prim, ins, [self.bound(v) for v in e.outvars], params, e.source))
+        elif not any(keyed):
+            self.eqns.append(e if ins == list(e.invars) else Eqn(prim, ins, e.outvars, e.params, e.source))
+        elif prim is prims.optimization_barrier_p:
+            self.eqns.append(Eqn(prim, ins, [self.bound(v) for v in e.outvars], e.params, e.source))
+        elif prim is prims.convert_element_type_p:  # to the same key type: the type rule rejects all others
+            self.env[e.outvars[0]] = ins[0]
+        elif prim is prims.eq_p or prim is prims.ne_p:
+            self.compared(e, ins)
+        elif prim.name in _MOVE:
+            self.moved(e, ins)
+        else:
+            types = ", ".join(a.aval.str_long() for a in e.invars)
+            raise DTypeError(f"{prim.name}: expected numbers; got PRNG keys, {types}. Use random.key_data(keys) for the raw "
+                             "uint32 data")
+
+    def word(self, e: Eqn, a: Atom, j: int) -> Atom:
+        """Return element `j` of the data of all keys."""
+        shape = a.aval.shape
+        here = self.emit(e, prims.slice_p, [a], start_indices=(0,) * (len(shape) - 1) + (j,),
+                         limit_indices=(*shape[:-1], j + 1), strides=None)
+        return self.emit(e, prims.squeeze_p, [here], dimensions=(len(shape) - 1,))
+
+    def moved(self, e: Eqn, ins: list[Atom]) -> None:
+        out = e.outvars[0]
+        parts = []
+        for j in range(key_size(out.aval.dtype)):
+            operands = [self.word(e, new, j) if is_key(old.aval.dtype) else new for old, new in zip(e.invars, ins)]
+            part = Var(shaped(out.aval.shape, _U32).with_varying_axes(out.aval.varying_axes))
+            self.eqns.append(Eqn(e.primitive, operands, [part], e.params, e.source))
+            parts.append(self.emit(e, prims.expand_dims_p, [part], dimensions=(len(out.aval.shape),)))
+        self.env[out] = self.emit(e, prims.concatenate_p, parts, dimension=len(out.aval.shape))
+
+    def compared(self, e: Eqn, ins: list[Atom]) -> None:
+        found: Any = None
+        for j in range(key_size(e.invars[0].aval.dtype)):
+            one = self.emit(e, e.primitive, [self.word(e, a, j) for a in ins])
+            combine = prims.and_p if e.primitive is prims.eq_p else prims.or_p
+            found = one if found is None else self.emit(e, combine, [found, one])
+        assert found is not None and found.aval.dtype == BOOL
+        self.env[e.outvars[0]] = found

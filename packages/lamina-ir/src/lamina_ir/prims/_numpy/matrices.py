@@ -1,0 +1,250 @@
+"""NumPy implementations of the matrix factorizations, one matrix at a time, written for clarity.
+
+Where a factorization is not unique (sign of a reflection, choice of the pivot), the choice is that of LAPACK:
+Householder reflectors `H = I - tau v v^H` with `v[0] = 1` that map x to `beta e_1`, with beta real and of the opposite
+sign to `Re x[0]`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..._types.avals import shaped
+
+__all__: list[str] = []
+
+
+def per_matrix(infer: Callable[..., Any], cores: tuple[int, ...], fun: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an implementation for stacks of matrices that calls `fun` on each; a `LinAlgError` gives NaN.
+
+    Args:
+      infer: the type rule of the primitive.
+      cores: for each operand the number of its axes that belong to one matrix (or vector); the others are batch axes.
+      fun: `fun(*arrays, **params)` on one matrix, returning an array or a tuple.
+    """
+    def implementation(*xs: Any, **params: Any) -> Any:
+        out = infer(*[shaped(x.shape, x.dtype) for x in xs], **params)
+        avals = out if isinstance(out, tuple) else (out,)
+        made = [np.zeros(a.shape, a.dtype) for a in avals]
+        for at in np.ndindex(xs[0].shape[:xs[0].ndim - cores[0]]):
+            try:
+                with np.errstate(all="ignore"):
+                    results = fun(*[x[at] for x in xs], **params)
+                results = results if isinstance(results, tuple) else (results,)
+            except np.linalg.LinAlgError:
+                results = (np.nan,) * len(made)
+            for whole, part in zip(made, results):
+                whole[at] = part
+        return tuple(made) if isinstance(out, tuple) else made[0]
+    return implementation
+
+
+def reflector(x: Any) -> tuple[Any, Any, Any]:
+    """Return `(beta, tau, v)` of the reflector that maps x to beta e_1, as LAPACK's larfg does."""
+    alpha, rest = x[0], x[1:]
+    v = np.concatenate([np.ones(1, x.dtype), np.zeros_like(rest)])
+    if not np.any(rest) and np.imag(alpha) == 0:
+        return alpha, x.dtype.type(0), v
+    beta = -np.copysign(np.linalg.norm(x), np.real(alpha))
+    v[1:] = rest / (alpha - beta)
+    return beta, (beta - alpha) / beta, v
+
+
+def cholesky(x: Any) -> Any:
+    """Return the lower triangular L with x = L L^H, from the lower triangle of x; NaN if x is not positive definite."""
+    lower = np.tril(x, -1)
+    try:
+        out = np.linalg.cholesky(lower + np.conj(lower.T) + np.diag(np.real(np.diagonal(x))).astype(x.dtype))
+    except np.linalg.LinAlgError:
+        out = np.full_like(x, np.nan)
+    return np.tril(out)
+
+
+def lu(x: Any) -> tuple[Any, Any, Any]:
+    """LU decomposition with row exchanges: the pivot has the largest |re| + |im|, the first of equals."""
+    a = x.copy()
+    m, n = a.shape
+    pivots = np.zeros(min(m, n), np.int32)
+    order = np.arange(m, dtype=np.int32)
+    for k in range(min(m, n)):
+        p = k + int(np.argmax(np.abs(a[k:, k].real) + np.abs(a[k:, k].imag)))
+        pivots[k] = p
+        a[[k, p]] = a[[p, k]]
+        order[[k, p]] = order[[p, k]]
+        if a[k, k] != 0:
+            a[k + 1:, k] /= a[k, k]
+        a[k + 1:, k + 1:] -= np.outer(a[k + 1:, k], a[k, k + 1:])
+    return a, pivots, order
+
+
+def pivots_to_permutation(pivots: Any, *, permutation_size: int) -> Any:
+    """Return the permutation that results from exchanging row k with row pivots[k], for k = 0, 1, ..."""
+    order = np.arange(permutation_size, dtype=np.int32)
+    for k, p in enumerate(pivots):
+        order[[k, p]] = order[[p, k]]
+    return order
+
+
+def geqrf(x: Any) -> tuple[Any, Any]:
+    """Return a matrix with R in the upper triangle and the reflectors' tails below it, and the reflectors' taus."""
+    a = x.copy()
+    taus = np.zeros(min(a.shape), x.dtype)
+    for k in range(len(taus)):
+        beta, taus[k], v = reflector(a[k:, k])
+        a[k, k], a[k + 1:, k] = beta, v[1:]
+        a[k:, k + 1:] -= np.conj(taus[k]) * np.outer(v, np.conj(v) @ a[k:, k + 1:])
+    return a, taus
+
+
+def householder_product(a: Any, taus: Any) -> Any:
+    """Return the first columns of H_1 H_2 ... H_k; the tail of v_k is below the diagonal of column k."""
+    m, n = a.shape
+    q = np.eye(m, n, dtype=a.dtype)
+    for k in reversed(range(len(taus))):
+        v = np.concatenate([np.ones(1, a.dtype), a[k + 1:, k]])
+        q[k:] -= taus[k] * np.outer(v, np.conj(v) @ q[k:])
+    return q
+
+
+def qr(x: Any, *, full_matrices: bool, pivoting: bool) -> tuple[Any, ...]:
+    """Return Q and R, and with pivoting the column permutation that puts the largest remaining column first."""
+    m, n = x.shape
+    k = m if full_matrices else min(m, n)
+    order = np.arange(n, dtype=np.int32)
+    if pivoting:
+        left = x.copy()
+        for i in range(min(m, n)):
+            p = i + int(np.argmax(np.linalg.norm(left[i:, i:], axis=0)))
+            left[:, [i, p]] = left[:, [p, i]]
+            order[[i, p]] = order[[p, i]]
+            _, tau, v = reflector(left[i:, i])
+            left[i:, i:] -= np.conj(tau) * np.outer(v, np.conj(v) @ left[i:, i:])
+    packed, taus = geqrf(x[:, order])
+    tails = np.zeros((m, k), x.dtype)
+    tails[:, :min(n, k)] = packed[:, :min(n, k)]
+    made = householder_product(tails, taus), np.triu(packed[:k])
+    return (*made, order) if pivoting else made
+
+
+def eigh(x: Any, *, lower: bool) -> tuple[Any, Any]:
+    """Return eigenvectors (in columns) and ascending eigenvalues of the Hermitian matrix given by one triangle."""
+    w, v = np.linalg.eigh(x, "L" if lower else "U")
+    return v, w
+
+
+def eig(x: Any, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool) -> tuple[Any, ...]:
+    """Return eigenvalues, and eigenvectors of norm one in columns: u^H x = w u^H (left), x v = w v (right)."""
+    w, v = np.linalg.eig(x)
+    out = [w]
+    if compute_left_eigenvectors:
+        u = np.conj(np.linalg.inv(v).T)
+        out.append(u / np.linalg.norm(u, axis=0))
+    return (*out, v) if compute_right_eigenvectors else tuple(out)
+
+
+def svd(x: Any, *, full_matrices: bool, compute_uv: bool) -> tuple[Any, ...]:
+    """Return the singular values in descending order; then U and V^H."""
+    if not compute_uv:
+        return (np.linalg.svd(x, compute_uv=False),)
+    u, s, vh = np.linalg.svd(x, full_matrices=full_matrices)
+    return s, u, vh
+
+
+_FLAGS = {"left_side": True, "lower": True, "transpose_a": False, "conjugate_a": False, "unit_diagonal": False}
+
+
+def triangular_solve(a: Any, b: Any, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool,
+                     unit_diagonal: bool) -> Any:
+    """Solve by substitution, one unknown after the other; the other triangle is not read."""
+    t = np.tril(a) if lower else np.triu(a)
+    if unit_diagonal:
+        np.fill_diagonal(t, 1)
+    t = np.conj(t) if conjugate_a else t
+    t = t.T if transpose_a else t
+    if not left_side:
+        return triangular_solve(t.T, b.T, **{**_FLAGS, "lower": lower == transpose_a}).T
+    x = b.copy()
+    down = lower != transpose_a
+    rows = range(len(t)) if down else reversed(range(len(t)))
+    for i in rows:
+        known = slice(0, i) if down else slice(i + 1, None)
+        x[i] = (x[i] - t[i, known] @ x[known]) / t[i, i]
+    return x
+
+
+def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any) -> Any:
+    """Solve T x = b, where T has dl below, d on and du above its diagonal; dl[0] and du[-1] are not read."""
+    return np.linalg.solve(np.diag(d) + np.diag(dl[1:], -1) + np.diag(du[:-1], 1), b)
+
+
+def hessenberg(x: Any) -> tuple[Any, Any]:
+    """Return a matrix with Q^H x Q on and above the first subdiagonal and the reflectors' tails below it, and the
+    taus."""
+    a = x.copy()
+    taus = np.zeros(max(len(a) - 1, 0), x.dtype)
+    for k in range(len(taus)):
+        beta, taus[k], v = reflector(a[k + 1:, k])
+        a[k + 1, k], a[k + 2:, k] = beta, v[1:]
+        a[:, k + 1:] -= taus[k] * np.outer(a[:, k + 1:] @ v, np.conj(v))
+        a[k + 1:, k + 1:] -= np.conj(taus[k]) * np.outer(v, np.conj(v) @ a[k + 1:, k + 1:])
+    return a, taus
+
+
+def tridiagonal(x: Any, *, lower: bool) -> tuple[Any, Any, Any, Any]:
+    """Reduce to tridiagonal form: return a matrix with Q^H x Q and the reflectors' tails in one triangle, the diagonal,
+    the off-diagonal and the taus."""
+    n = len(x)
+    half = np.tril(x, -1) if lower else np.triu(x, 1)
+    a = half + np.conj(half.T) + np.diag(np.diagonal(x).real)
+    out, taus, off = x.copy(), np.zeros(max(n - 1, 0), x.dtype), np.zeros(max(n - 1, 0), x.real.dtype)
+    for k in range(n - 1):
+        rest = np.arange(k + 1, n) if lower else np.arange(n - 2 - k, -1, -1)  # the reflected axes; v[0] is at the first
+        at, column = (k, k) if lower else (n - 2 - k, n - 1 - k)
+        beta, tau, v = reflector(a[rest, column])
+        h = np.eye(len(rest)) - tau * np.outer(v, np.conj(v))
+        block = np.ix_(rest, rest)
+        a[block] = np.conj(h.T) @ a[block] @ h
+        taus[at], off[at] = tau, np.real(beta)
+        out[rest, column] = np.concatenate([[beta], v[1:]])
+    diagonal = np.real(np.diagonal(a))
+    np.fill_diagonal(out, diagonal)
+    return out, diagonal, off, taus
+
+
+def schur(x: Any, *, compute_schur_vectors: bool) -> tuple[Any, ...]:
+    """Schur decomposition x = Q T Q^H with T upper triangular; for real x T has 2 by 2 diagonal blocks for complex
+    pairs.
+
+    Each step splits off one invariant subspace: one eigenvector, or the real and imaginary parts of one.
+    """
+    n = len(x)
+    if not np.isfinite(x).all():
+        raise np.linalg.LinAlgError
+    t, q = x.copy(), np.eye(n, dtype=x.dtype)
+    k = 0
+    while k < n:
+        # Deflation: in an orthonormal basis that begins with the subspace, the entries below its diagonal block are
+        # zero.
+        w, v = np.linalg.eig(t[k:, k:])
+        at = int(np.argmin(np.abs(np.imag(w)))) if np.isrealobj(x) else 0
+        first = v[:, at]
+        if np.isrealobj(x) and np.imag(w[at]) != 0:
+            space = np.stack([first.real, first.imag], 1)
+        else:
+            space = (first.real if np.isrealobj(x) else first)[:, None]
+        step = space.shape[1]
+        rotation = np.eye(n, dtype=x.dtype)
+        rotation[k:, k:] = np.linalg.qr(np.concatenate([space, np.eye(n - k, dtype=x.dtype)], 1))[0]
+        if step == 2:
+            # Rotate the pair's block B by the angle h with tan 2h = (b11 - b00) / (b01 + b10): then its diagonal
+            # entries are equal, the standard form of a pair.
+            block = rotation[:, k:].T @ t @ rotation[:, k:]
+            half = np.arctan2(block[1, 1] - block[0, 0], block[0, 1] + block[1, 0]) / 2
+            c, s = np.cos(half), np.sin(half)
+            rotation[:, k:k + 2] = rotation[:, k:k + 2] @ np.array([[c, -s], [s, c]])
+        t, q = np.conj(rotation.T) @ t @ rotation, q @ rotation
+        t[k + step:, k:k + step] = 0
+        k += step
+    return (t, q) if compute_schur_vectors else (t,)

@@ -1,0 +1,32 @@
+"""Layers whose errors are told in the name of what made them, whichever inner function found them."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
+
+from lamina_tracing.extend import rename_errors
+
+__all__ = ["Layer", "checked_shape", "layer"]
+
+Layer: TypeAlias = tuple[Callable[[Any, Any], tuple[Any, Any]], Callable[..., Any]]
+F = TypeVar("F", bound=Callable[..., Layer])
+
+
+def layer(maker: F, name: str = "") -> F:
+    """Mark what makes a layer, called `name` or as it is. Layers of layers are not marked: an error is told in the name of the
+    layer that it is of."""
+    name = name or maker.__name__
+
+    @functools.wraps(maker)
+    def make(*args: Any, **kwargs: Any) -> Layer:
+        init, apply = maker(*args, **kwargs)
+        return rename_errors(init, name), rename_errors(apply, name)
+    return make  # type: ignore[return-value]
+
+
+def checked_shape(call: str, shape: Any) -> tuple[int, ...]:
+    """A shape of inputs, as `init` is given it."""
+    if isinstance(shape, (tuple, list)) and all(hasattr(n, "__index__") for n in shape):
+        return tuple(shape)
+    raise TypeError(f"{call}: input_shape is a sequence of integers; got {shape!r:.80}")

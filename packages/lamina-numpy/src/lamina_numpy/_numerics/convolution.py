@@ -1,0 +1,247 @@
+"""Convolution and correlation of lines, and the windows used with them."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes
+from lamina_tracing import Array, ArrayLike, DTypeLike, lax
+from lamina_tracing.extend import Tracer, typeof, resolve_requested_dtype
+
+from .._core.promotion import cast, literal, pair, promote_all, to_inexact
+from .._core.public_api import public
+from .._core.conversion import asarray, own, own_array, put
+from .._elementwise.special import i0
+from .._creation.creation import arange
+from .._products.products import dot_general
+from .._indexing.take import take
+
+__all__ = ["bartlett", "blackman", "convolve", "correlate", "hamming", "hanning", "kaiser"]
+
+
+_MOST_WINDOWS = 1 << 20  # elements of all windows, up to which one product of them is the faster way
+_FEW_WINDOWS, _SHORT = 1 << 12, 8  # and of how many, of how long a kernel, a loop is, which compiles in half the time
+_WIDE = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
+
+
+def _windows(x: Any, size: int, count: int) -> Any:
+    """`[count, size]` windows of a line, one place apart."""
+    places = np.arange(count)[:, None] + np.arange(size)[None, :]
+    return take(x, own(places.astype(np.int32)), 0, mode="clip")
+
+
+def _few(a: Any, kernel: Any, skip: int, count: int) -> Any:
+    """`sum_j a[k + skip - j] kernel[j]` for the first `count` k, in one loop. The line, followed by as many zeros as the
+    kernel is long, stands in rows of one place less, so that each begins one place later in it."""
+    n, m = typeof(a).shape[0], typeof(kernel).shape[0]
+    row = n + m - 1
+    rows = lax.broadcast_in_dim(lax.pad(a, literal(0, typeof(a).dtype), ((0, m, 0),)), (m, row + 1), (1,))
+    shifted = lax.reshape(lax.slice(lax.reshape(rows, (m * (row + 1),)), (0,), (m * row,)), (m, row))
+    products = lax.mul(lax.slice(shifted, (0, skip), (m, skip + count)), lax.broadcast_in_dim(kernel, (m, count), (0,)))
+    return lax.reduce_sum(lax.transpose(products, (1, 0)), (1,))
+
+
+def _slide(call: str, a: Any, v: Any, mode: str, flip: bool, precision: Any, preferred: Any) -> Any:
+    a, v = promote_all(call, [own_array(call, a), own_array(call, v, 1)])
+    a, v = to_inexact(call, a), to_inexact(call, v)
+    if len(typeof(a).shape) != 1 or len(typeof(v).shape) != 1:
+        raise ValueError(f"{call}: expected one axis each; got {typeof(a).str_long()} and {typeof(v).str_long()}")
+    n, m = typeof(a).shape[0], typeof(v).shape[0]
+    if not n or not m:
+        raise ValueError(f"{call}: operands must not be empty; got {typeof(a).str_long()} and {typeof(v).str_long()}")
+    if mode not in ("full", "same", "valid"):
+        raise ValueError(f"{call}: mode must be 'full', 'same' or 'valid'; got {mode!r}")
+    swapped = n < m
+    if swapped:
+        a, v, n, m = v, a, m, n
+    lo, hi = {"full": (m - 1, m - 1), "valid": (0, 0), "same": (m // 2, (m - 1) // 2)}[mode]
+    count = n + lo + hi - m + 1
+    plain = precision is None and preferred is None and typeof(a).dtype in _WIDE
+    if plain and m <= _SHORT and count * m <= _FEW_WINDOWS:
+        out = _few(a, v if flip else lax.rev(v, (0,)), m - 1 - lo, count)
+        return lax.rev(out, (0,)) if swapped and not flip else out
+    kernel = lax.rev(v, (0,)) if flip else v  # correlation with its operands exchanged reverses the result instead
+    if count * m <= _MOST_WINDOWS:
+        wide = lax.pad(a, literal(0, typeof(a).dtype), ((lo, hi, 0),))
+        out = dot_general(_windows(wide, m, count), kernel, ((1,), (0,)), precision=precision, preferred=preferred)
+    else:  # one channel of one example: up to nine times as slow, but it takes no memory beyond its operands
+        out = lax.conv_general_dilated(lax.expand_dims(a, (0, 1)), lax.expand_dims(kernel, (0, 1)), (1,), [(lo, hi)],
+                                       precision=precision,
+                                       preferred_element_type=preferred and resolve_requested_dtype(preferred))
+        out = lax.squeeze(out, (0, 1))
+    return lax.rev(out, (0,)) if swapped and not flip else out
+
+
+@public("mode", "precision", "preferred_element_type")
+def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any = None,
+             preferred_element_type: DTypeLike | None = None) -> Array:
+    """Discrete convolution of two lines: `sum_j a[j] v[k - j]`, in float.
+
+    Args:
+      a, v: number arrays `[n]` and `[m]`.
+      mode: "full" (every overlap, `n + m - 1`), "same" (the middle, as long as the longer operand) or "valid" (full
+        overlaps, `|n - m| + 1`).
+      precision: of the products, where the hardware offers several: None for the configured one, a name such as
+        "high" or "highest", or one per operand.
+      preferred_element_type: element type to sum in, and of the result; None for that of the operands.
+    Returns:
+      Float array, in the dtype that both promote to (integers and booleans to float) or `preferred_element_type`,
+      and the product of their units.
+    Raises:
+      ValueError: an operand is empty or has not one axis, or `mode` is another word, or `precision` is unknown.
+      TypeError: `a` or `v` is neither an array nor a number, or `preferred_element_type` cannot hold the products.
+
+    Derivative: linear in either operand.
+    Source: meaning of `numpy.convolve`, there in integers for integers.
+
+    >>> convolve(np.array([1, 2]), np.array([1, 1]))
+    Array([1., 3., 2.], dtype=float32)
+    """
+    return _slide("convolve", a, v, mode, True, precision, preferred_element_type)
+
+
+@public("mode", "precision", "preferred_element_type")
+def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any = None,
+              preferred_element_type: DTypeLike | None = None) -> Array:
+    """Cross-correlation of two lines: `sum_j a[j + k] conj(v[j])` for each shift k, in float.
+
+    Args:
+      a, v: number arrays `[n]` and `[m]`.
+      mode: "full" (every overlap, `n + m - 1`), "same" (the middle, as long as the longer operand) or "valid" (full
+        overlaps, `|n - m| + 1`).
+      precision: of the products, where the hardware offers several: None for the configured one, a name such as
+        "high" or "highest", or one per operand.
+      preferred_element_type: element type to sum in, and of the result; None for that of the operands.
+    Returns:
+      Float array, in the dtype that both promote to (integers and booleans to float) or `preferred_element_type`,
+      and the product of their units; shifts ascend.
+    Raises:
+      ValueError: an operand is empty or has not one axis, or `mode` is another word, or `precision` is unknown.
+      TypeError: `a` or `v` is neither an array nor a number, or `preferred_element_type` cannot hold the products.
+
+    Derivative: linear in `a`, and in the conjugate of `v`.
+    Source: meaning of `numpy.correlate`, there in integers for integers.
+
+    >>> correlate(np.array([1., 2., 3.]), np.array([0., 1.]))
+    Array([2., 3.], dtype=float32)
+    """
+    v = own_array("correlate", v, 1)
+    if dtypes.is_complex(typeof(v).dtype):
+        v = lax.conj(v)
+    return _slide("correlate", a, v, mode, False, precision, preferred_element_type)
+
+
+def _points(call: str, M: Any) -> None:
+    """Refuse what is no number of points; NumPy's functions take any real number."""
+    if not isinstance(M, Tracer) and (np.ndim(M) or np.asarray(M).dtype.kind not in "biuf"):
+        raise TypeError(f"{call}: M must be an integer; got {type(M).__name__}: {M!r:.60}")
+
+
+def _window(call: str, M: int, host: Any) -> Any:
+    _points(call, M)
+    return put(np.asarray(host(M)), dtypes.canonical_float())
+
+
+def bartlett(M: int) -> Array:
+    """The triangular window of M points, 0 at both ends.
+
+    Args:
+      M: number of points, a known int; none below 1.
+    Returns:
+      Array `[M]` of the default float, symmetric, at most 1; 1 alone for one point.
+    Raises:
+      TypeError: `M` is no number.
+      ConcretizationError: `M` is traced.
+
+    Source: meaning of `numpy.bartlett`, which computes it.
+
+    >>> bartlett(5)
+    Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)
+    """
+    return _window("bartlett", M, np.bartlett)
+
+
+def blackman(M: int) -> Array:
+    """The Blackman window of M points: `0.42 - 0.5 cos(t) + 0.08 cos(2 t)`, t from 0 to 2 pi.
+
+    Args:
+      M: number of points, a known int; none below 1.
+    Returns:
+      Array `[M]` of the default float, symmetric, at most 1; 1 alone for one point.
+    Raises:
+      TypeError: `M` is no number.
+      ConcretizationError: `M` is traced.
+
+    Source: meaning of `numpy.blackman`, which computes it.
+
+    >>> blackman(5).round(2)
+    Array([-0.  ,  0.34,  1.  ,  0.34, -0.  ], dtype=float32)
+    """
+    return _window("blackman", M, np.blackman)
+
+
+def hamming(M: int) -> Array:
+    """The Hamming window of M points: `0.54 - 0.46 cos(t)`, t from 0 to 2 pi.
+
+    Args:
+      M: number of points, a known int; none below 1.
+    Returns:
+      Array `[M]` of the default float, symmetric, at most 1; 1 alone for one point.
+    Raises:
+      TypeError: `M` is no number.
+      ConcretizationError: `M` is traced.
+
+    Source: meaning of `numpy.hamming`, which computes it.
+
+    >>> hamming(5)
+    Array([0.08, 0.54, 1.  , 0.54, 0.08], dtype=float32)
+    """
+    return _window("hamming", M, np.hamming)
+
+
+def hanning(M: int) -> Array:
+    """The Hann window of M points: `0.5 - 0.5 cos(t)`, t from 0 to 2 pi.
+
+    Args:
+      M: number of points, a known int; none below 1.
+    Returns:
+      Array `[M]` of the default float, symmetric, at most 1; 1 alone for one point.
+    Raises:
+      TypeError: `M` is no number.
+      ConcretizationError: `M` is traced.
+
+    Source: meaning of `numpy.hanning`, which computes it.
+
+    >>> hanning(5)
+    Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)
+    """
+    return _window("hanning", M, np.hanning)
+
+
+def kaiser(M: int, beta: ArrayLike) -> Array:
+    """The Kaiser window of M points: `i0(beta sqrt(1 - t^2)) / i0(beta)`, t from -1 to 1.
+
+    Args:
+      M: number of points, a known int; none below 1.
+      beta: real number, may be traced: 0 gives ones, larger ones a narrower window.
+    Returns:
+      Float array `[M]`, symmetric, at most 1; 1 alone for one point.
+    Raises:
+      TypeError: `beta` is neither an array nor a number.
+      ConcretizationError: `M` is traced.
+
+    Derivative: in `beta`.
+    Source: meaning of `numpy.kaiser`.
+
+    >>> kaiser(3, 5.0).round(4)
+    Array([0.0367, 1.    , 0.0367], dtype=float32)
+    """
+    _points("kaiser", M)
+    d = dtypes.canonical_float()
+    if M == 1:
+        return cast(asarray([1.0]), d)
+    k = arange(M, dtype=d)
+    half = (M - 1) / 2.0
+    inside = 1 - ((k - half) / half) ** 2
+    x, y = pair("kaiser", beta, lax.sqrt(lax.max(inside, literal(0, d))))
+    return i0(lax.mul(x, y)) / i0(beta)

@@ -1,0 +1,27 @@
+"""Default implementation of this package, re-exported by `__init__`; plugins import its names: `from
+lamina_parallel._default import *`."""
+from lamina_ir.layers import deprecated_getattr as _deprecated_getattr
+from lamina_tracing.extend import hide_frames_of as _hide_frames_of
+from lamina_tracing.lax import (all_gather, all_to_all, axis_index, axis_size, pargmax, pargmin, pbroadcast, pdot, pmax, pmean,
+                                pmin, ppermute, pshuffle, psum, psum_scatter, pswapaxes, xeinsum)
+
+from . import extend
+from ._maps import rules
+from ._version import __version__
+from ._mesh.mesh import Mesh
+from ._padded.padded import padded
+from ._mesh.partition_spec import PartitionSpec
+from ._maps.pmap import pmap
+from ._mesh.serial_loop import SerialLoop, serial_loop
+from ._maps.shard_map import shard_map
+from ._maps.xmap import AxisName, ResourceSet, xmap
+
+__all__ = ["AxisName", "Mesh", "PartitionSpec", "ResourceSet", "SerialLoop", "__version__", "all_gather", "all_to_all",
+           "axis_index", "axis_size", "extend", "padded", "pargmax", "pargmin", "pbroadcast", "pdot", "pmap", "pmax", "pmean",
+           "pmin", "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes", "serial_loop", "shard_map", "xeinsum", "xmap"]
+
+del rules
+
+_hide_frames_of(__file__.rsplit("/", 1)[0])
+
+__getattr__ = _deprecated_getattr(__package__ or "")

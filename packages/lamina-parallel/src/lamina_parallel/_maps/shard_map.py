@@ -1,0 +1,296 @@
+"""`shard_map`: map a function of one device's blocks over a mesh of devices.
+
+`ShardMapSpec` describes how arrays are split and traces the function; the dispatcher in `lamina_tracing.hooks` makes
+the callable.
+"""
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, Var, prims, shaped, trees
+from lamina_ir.extend import (explain_mismatch, check_uniform_control_flow, infer_equation_types, annotate_varying_axes,
+                              drop_redundant_collectives)
+from lamina_tracing import hooks
+from lamina_tracing.extend import (AxisFrame, JitSpec, FunctionCache, StagedProgram, argument_name, argument_path,
+                                   api_boundary, extend_axis_env, flatten_results, trace_state, result_path, stage,
+                                   typeof)
+
+from .base import MapSpec, describe_origin
+from .._mesh.mesh import Mesh, mesh_in_scope
+from .._mesh.partition_spec import PartitionSpec, check_spec
+from .._mesh.axis_resources import check_no_divided_xmap
+
+__all__ = ["ShardMapSpec", "shard_map"]
+
+_programs = FunctionCache()
+_MISSING: Any = object()
+
+
+def _is_spec(x: Any) -> bool:
+    return x is None or isinstance(x, PartitionSpec)
+
+
+class ShardMapSpec(MapSpec):
+    """A function of blocks and how arrays are split into them, from which a dispatcher's `pmap` makes a callable.
+
+    Args:
+      fun: the function of one device's blocks.
+      mesh: the mesh; None for the mesh in scope when it is called.
+      in_specs, out_specs: trees of `PartitionSpec`s that are prefixes of the arguments and of the result.
+      check: whether to verify that a result is replicated over the axes that its spec leaves out.
+      auto: mesh axes that are left to the compiler.
+      names: the mesh axes that are not; () for all but `auto`.
+
+    >>> from lamina_parallel.testing import fake_devices
+    >>> mesh = Mesh(fake_devices(2), "x")
+    >>> spec = ShardMapSpec(lambda a: a * 2, mesh, (PartitionSpec("x"),), PartitionSpec("x"))
+    >>> args = (np.arange(4.0, dtype=np.float32),)
+    >>> print(spec.trace_call(args, {}, *spec.split(args, {})).closed.eqns[0].params["call_jaxpr"])
+    { lambda ; a:f32[2]{x}. let b:f32[2]{x} = mul a 2.0:f32[] in (b,) }
+    """
+
+    def __init__(self, fun: Callable[..., Any], mesh: Mesh | None, in_specs: Any, out_specs: Any, check: bool = True,
+                 auto: frozenset[Hashable] = frozenset(), names: frozenset[Hashable] = frozenset()) -> None:
+        self._jit = JitSpec(fun, call="shard_map")
+        self.fun, self.call = fun, "shard_map"
+        self.name, self.function_key, self.statics = self._jit.name, self._jit.function_key, self._jit.statics
+        self.donate_argnums = self._jit.donate_argnums
+        self.error_prefix = f"shard_map of `{self.name}`"
+        self.mesh = mesh
+        self.in_specs = tuple(in_specs) if isinstance(in_specs, list) else in_specs
+        self.out_specs, self.check, self.auto, self.names = out_specs, check, auto, names
+        for what, specs in (("in_specs", self.in_specs), ("out_specs", out_specs)):
+            for path, x in trees.tree_leaves_with_path(specs, is_leaf=_is_spec):
+                if not _is_spec(x):
+                    raise TypeError(f"{self.error_prefix}: {what}{trees.keystr(path)}: expected a PartitionSpec, as "
+                                    f"P('x', None), or P() for a replicated array; got {type(x).__name__}: {x!r:.60}")
+        self.programs: dict[Any, StagedProgram] = {}
+        if mesh is not None:
+            self._axes(mesh)
+        options = mesh, *[part for specs in (self.in_specs, out_specs)
+                          for leaves, tree in [trees.tree_flatten(specs, _is_spec)] for part in (tuple(leaves), tree)]
+        self.options_key: Any = (*options, check, auto, names)
+        self.programs = _programs.get_table(self.function_key).setdefault(self.options_key, self.programs)
+
+    def share(self, flat: Sequence[Any] = ()) -> Mesh:
+        """Return the mesh of a call."""
+        found = mesh_in_scope() if self.mesh is None else self.mesh
+        if found is None:
+            raise ValueError(f"{self.error_prefix}: no mesh is given, and none is in scope. Pass mesh=Mesh(devices, names), or "
+                             "call it in a block `with mesh:`")
+        return found
+
+    def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
+        """Return the flat arguments, their tree, and ()."""
+        if kwargs:
+            raise TypeError(f"{self.error_prefix}: in_specs are by position; got the keyword arguments "
+                            f"{', '.join(kwargs)}. Give them by position, or bind them with functools.partial")
+        return self._jit.split(args, kwargs)
+
+    def argument_path(self, tree: Any, i: int) -> str:
+        return argument_path(tree, i, self.fun)
+
+    def describe_axis_size(self, staged: StagedProgram, tree: Any) -> None:
+        """Return None: there is no mapped axis of rows."""
+        return None
+
+    def _axes(self, mesh: Mesh) -> tuple[dict[Hashable, int], tuple[Hashable, ...]]:
+        """Return name -> size of the axes that the function sees, and the axes left to the compiler."""
+        for what, names in (("auto", self.auto), ("axis_names", self.names)):
+            for name in names:
+                if name not in mesh.shape:
+                    raise ValueError(f"{self.error_prefix}: {what} names the axis {name!r}, which {mesh} does not "
+                                     f"have. Its axes are {', '.join(map(repr, mesh.axis_names))}")
+        auto = tuple([name for name in mesh.axis_names if name in self.auto or self.names and name not in self.names])
+        return {name: n for name, n in mesh.shape.items() if name not in auto}, auto
+
+    def _entry(self, what: str, spec: Any, ndim: int, mesh: Mesh, auto: Sequence[Hashable], aval: Any) -> tuple[Any, ...]:
+        if spec is None:
+            raise TypeError(f"{self.error_prefix}: {what}: expected a PartitionSpec; got None. Write P() for a "
+                            "replicated array")
+        dims = check_spec(mesh, spec, f"{self.error_prefix}: {what}")
+        if len(dims) > ndim:
+            raise ValueError(f"{self.error_prefix}: {what}: {spec!r} has {len(dims)} entries, one for each dimension; "
+                             f"{aval.str_long()} has "
+                             f"{ndim} dimension{'s' * (ndim != 1)}. Leave out entries, or reshape the array")
+        for names in dims:
+            if names is None:
+                raise ValueError(f"{self.error_prefix}: {what}: {spec!r} leaves a dimension to the compiler; a "
+                                 "device's block has a shape. Write None for a dimension that is not split, or leave "
+                                 "an axis of the mesh out with auto=")
+            for name in names:
+                if name in auto:
+                    raise ValueError(f"{self.error_prefix}: {what}: {spec!r} names the axis {name!r}, which is left to the "
+                                     "compiler. Take it out of `auto`, or into `axis_names`")
+        return (*[prims.Split(names) if names else None for names in dims], *[None] * (ndim - len(dims)))
+
+    def _of_arguments(self, flat: Sequence[Any], tree: Any) -> list[Any]:
+        args = trees.tree_unflatten(tree, list(flat))[0]
+        specs = self.in_specs
+        try:
+            return trees.broadcast_prefix(specs, args, is_leaf=_is_spec)
+        except ValueError:
+            pass
+        if not isinstance(specs, tuple) or len(specs) != len(args):
+            raise ValueError(f"{self.error_prefix}: in_specs has an entry for each argument; got {specs!r:.100} for "
+                             f"{len(args)} argument{'s' * (len(args) != 1)}")
+        for k, (entry, argument) in enumerate(zip(specs, args)):
+            text = explain_mismatch(trees.tree_structure(entry, is_leaf=_is_spec), argument)
+            if text is not None:
+                raise ValueError(f"{self.error_prefix}: in_specs[{k}] must be a prefix of argument "
+                                 f"`{argument_name(self.fun, k)}`, which "
+                                 f"{text}; got {entry!r:.100}")
+        raise ValueError(f"{self.error_prefix}: in_specs must be a prefix of the arguments; got {specs!r:.200}")
+
+    def _of_results(self, out_tree: Any) -> list[Any]:
+        try:
+            return trees.broadcast_prefix(self.out_specs, trees.tree_unflatten(out_tree, [0] * out_tree.num_leaves),
+                                          is_leaf=_is_spec)
+        except ValueError:
+            text = explain_mismatch(trees.tree_structure(self.out_specs, is_leaf=_is_spec),
+                                    trees.tree_unflatten(out_tree, [0] * out_tree.num_leaves))
+            raise ValueError(f"{self.error_prefix}: out_specs must be a prefix of the result, which "
+                             f"{text or 'is of another form'}; got "
+                             f"{self.out_specs!r:.200}") from None
+
+    def _part(self, x: Any, entry: tuple[Any, ...], sizes: dict[Hashable, int], what: Callable[[], str]) -> Any:
+        """Return the type of a device's block."""
+        shape = []
+        for d, (kind, n) in enumerate(zip(entry, x.shape)):
+            names = () if kind is None else kind.names
+            count = math.prod([sizes[name] for name in names])
+            if n % count:
+                over = " and ".join([f"{name!r} of size {sizes[name]}" for name in names])
+                raise ValueError(f"{self.error_prefix}: {what()}, {x.str_long()}, has length {n} along dimension {d}, "
+                                 f"which cannot be split evenly over the mesh ax{'e' if len(names) > 1 else 'i'}s "
+                                 f"{over}. Pad it, or leave the dimension whole")
+            shape.append(n // count)
+        return shaped(tuple(shape), x.dtype, x.weak_type)
+
+    def _stage(self, args: Sequence[Any], kwargs: dict[str, Any], avals: Sequence[Any], flat: Sequence[Any], tree: Any,
+               static: Any, rows: int | None) -> StagedProgram:
+        mesh = self.share()
+        sizes, auto = self._axes(mesh)
+        mine, out_tree = frozenset(sizes), None
+        for frame in trace_state.axes:
+            if frame.trace is None and frame.name in mine:
+                raise ValueError(f"{self.error_prefix}: the axis {frame.name!r} is bound already by a map around. A shard_map "
+                                 "inside of another one takes axes of the mesh that the outer one leaves in `auto`, or out of "
+                                 "`axis_names`")
+        ins = [self._entry(f"in_specs for {self.argument_path(tree, i)}", spec, a.ndim, mesh, auto, a)
+               for i, (spec, a) in enumerate(zip(self._of_arguments(flat, tree), avals))]
+        parts = [self._part(a, entry, sizes, lambda i=i: self.argument_path(tree, i)).with_varying_axes(  # type: ignore[misc]
+            a.varying_axes - mine | {name for kind in entry if kind is not None for name in kind.names})
+            for i, (a, entry) in enumerate(zip(avals, ins))]
+
+        def run(*tracers: Any) -> list[Any]:
+            nonlocal out_tree
+            a, k = trees.tree_unflatten(tree, tracers)
+            leaves, out_tree = flatten_results("shard_map", self.name, self.fun(*a, **k))
+            return leaves
+
+        # The body is the program of one device. Values that it closes over (`outer`) are its first operands, not split.
+        with extend_axis_env(*[AxisFrame(name, size) for name, size in sizes.items()]):
+            closed, outer = stage(run, parts, ("shard_map", self.fun, tree, ()))
+        check_no_divided_xmap(self.error_prefix, closed)
+        outs = [self._entry(f"out_specs for {result_path(out_tree, i)}", spec, a.ndim, mesh, auto, a)
+                for i, (spec, a) in enumerate(zip(self._of_results(out_tree), closed.out_avals))]
+        further = frozenset([f.name for f in trace_state.axes])
+        if outer and mine & further:  # a value that varies over an outer axis of the same name is one value inside
+            marks = [a.varying_axes - mine for a in closed.in_avals[:len(outer)]]
+            closed = annotate_varying_axes(closed, [*marks, *[a.varying_axes for a in parts]], further)
+        self._check_uniform(closed, outs, sizes, out_tree)
+        closed = drop_redundant_collectives(closed, sizes)
+        entries = (*[(None,) * typeof(x).ndim for x in outer], *ins)
+        params = dict(mesh=(mesh.axis_names, mesh.devices.shape, mesh.flat_devices), auto=auto, call_jaxpr=closed,
+                      donated_invars=(False,) * len(entries), here=(), in_specs=entries, name=self.name, out_specs=tuple(outs))
+        whole = [Var(typeof(x)) for x in outer] + [Var(a) for a in avals]
+        params, types = infer_equation_types(prims.shard_map_p, [v.aval for v in whole], params, further)
+        results = [Var(a) for a in types]
+        eqn = Eqn(prims.shard_map_p, whole, results, params)
+        return StagedProgram(ClosedJaxpr(Jaxpr([], whole, [eqn], results)), outer, out_tree)
+
+    def _check_uniform(self, closed: ClosedJaxpr, outs: Sequence[Any], sizes: dict[Hashable, int], out_tree: Any) -> None:
+        """Raise ValueError if a result may differ over an axis that its spec leaves out, or devices may take different
+        branches around a collective."""
+        if closed.jaxpr.axis_names:
+            try:
+                check_uniform_control_flow(closed)
+            except ProgramError as e:
+                raise ValueError(f"{self.error_prefix}: {e}") from None
+        for i, (entry, aval) in enumerate(zip(outs, closed.out_avals) if self.check else ()):
+            named = {name for kind in entry if kind is not None for name in kind.names}
+            for name in sizes:
+                if name in aval.varying_axes and name not in named and sizes[name] > 1:
+                    raise ValueError(f"{self.error_prefix}: out_specs for {result_path(out_tree, i)} leaves out the "
+                                     f"mesh axis {name!r}, but it may differ over that{describe_origin(closed, i)}. "
+                                     "Make it the same on all devices, with lax.psum, pmean, pmax or all_gather over "
+                                     f"{name!r}, or name the axis in its spec; check_rep=False takes one device's")
+
+
+def _forget_devices(is_closed: Callable[[Any], bool]) -> None:
+    """Drop programs of meshes that have been deleted or belong to closed clients."""
+    for table in _programs.tables():
+        for options in list(table):
+            if options[0] is None or is_closed(options[0].flat_devices[0]):
+                table.pop(options, None)
+
+
+hooks.on_devices_closed.append(_forget_devices)
+
+
+@api_boundary
+def shard_map(f: Callable[..., Any] | None = None, mesh: Mesh | None = None, in_specs: Any = _MISSING,
+              out_specs: Any = _MISSING, check_rep: bool = True, auto: Any = frozenset(), *, check_vma: bool = True,
+              axis_names: Any = frozenset()) -> Callable[..., Any]:
+    """Map a function of blocks over the devices of a mesh.
+
+    Each device runs `f` on its blocks of the arguments; collectives in `f` refer to mesh axes by name. The mapped
+    function takes and returns unsplit arrays, and may be part of any program: under `jit`, in loops, differentiated,
+    batched.
+
+    Args:
+      f: function of blocks: arrays and trees of them. Left out, `shard_map` is a decorator with options.
+      mesh: the devices; None for the mesh of the enclosing `with mesh:`.
+      in_specs: a `PartitionSpec` for each argument, or trees of them that are prefixes of the arguments. A dimension is split
+        over the axes that its entry names; devices along axes that no entry names have the same block.
+      out_specs: the same for the result: how blocks are joined. Along an axis that no entry names, the result must be
+        replicated, which is verified; one device's value is used.
+      check_rep, check_vma: False skips the verification. If devices do differ, any one device's value is used.
+      auto: mesh axes that are left to the compiler, in `f` as outside.
+      axis_names: the mesh axes that are not; left out: all but `auto`.
+    Returns:
+      A function of unsplit positional arrays. Called outside of other programs, its results are sharded as `out_specs` say.
+    Raises:
+      TypeError: a spec is not a `PartitionSpec`, or an argument is not an array.
+      ValueError: specs do not fit the arguments, the result or the mesh; a length is not divisible; a result may differ
+        over an axis that its spec leaves out; or there is no mesh.
+
+    >>> from lamina_parallel.testing import fake_devices
+    >>> P = PartitionSpec
+    >>> total = shard_map(lambda x: x.sum(), Mesh(fake_devices(4), "x"), P("x"), P())
+    >>> total(np.ones(8))
+    Traceback (most recent call last):
+    ValueError: shard_map of `<lambda>`: out_specs for output leaves out the mesh axis 'x', but it may differ over that: ...
+    """
+    if f is None:
+        return functools.partial(shard_map, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_rep=check_rep, auto=auto,
+                                 check_vma=check_vma, axis_names=axis_names)
+    if not callable(f):
+        raise TypeError(f"shard_map: expected a function; got {type(f).__name__}: {f!r:.60}")
+    if in_specs is _MISSING or out_specs is _MISSING:
+        raise TypeError("shard_map: give both in_specs and out_specs, as in_specs=(P('x'),), out_specs=P()")
+    if mesh is not None and not isinstance(mesh, Mesh):
+        raise TypeError(f"shard_map: mesh: expected a Mesh, as Mesh(devices, ('x', 'y')); got {type(mesh).__name__}: "
+                        f"{mesh!r:.60}")
+    return hooks.dispatcher.pmap(ShardMapSpec(f, mesh, in_specs, out_specs, bool(check_rep and check_vma), _names("auto", auto),
+                                              _names("axis_names", axis_names)))
+
+
+def _names(what: str, names: Any) -> frozenset[Hashable]:
+    if isinstance(names, str) or not hasattr(names, "__iter__"):
+        raise TypeError(f"shard_map: {what}: expected a set of names of axes; got {type(names).__name__}: {names!r:.60}")
+    return frozenset(names)

@@ -1,0 +1,279 @@
+"""`Mesh`: an array of devices whose axes have names, and `with mesh:`, the mesh in scope.
+
+Devices must be comparable and have `platform`, `id` and `process_index`.
+"""
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from lamina_ir import config
+
+__all__ = ["Mesh", "local_mesh_shape", "mesh_in_scope"]
+
+# The part of the cache key: names, sizes and ids of the devices. The mesh itself would keep its devices alive.
+_in_scope = config.Option("mesh", None, keyed=True, check=lambda value: _check_scope(value),
+                          help="the mesh of `with mesh:`, which sets it")
+
+
+class _Open(threading.local):
+    """Per thread, the open blocks: (mesh, context of the setting)."""
+
+    def __init__(self) -> None:
+        self.blocks: list[tuple[Mesh, Any]] = []
+
+
+_open = _Open()
+_entered: weakref.WeakValueDictionary[Any, Mesh] = weakref.WeakValueDictionary()  # value of the setting -> the mesh
+
+
+class Mesh:
+    """An array of devices with a name for each axis; a `PartitionSpec` assigns the axes to the dimensions of arrays.
+
+    In a block `with mesh:` a `PartitionSpec` alone denotes a sharding over this mesh. Blocks may be nested, also blocks
+    of one mesh; the innermost block of the thread applies.
+
+    Args:
+      devices: an array or nested list of devices, of one platform, each once.
+      axis_names: a name for each axis of it, or one name.
+    Attributes:
+      devices: an array of devices.
+      axis_names: a tuple.
+      shape: name -> length of the axis, in order.
+      size: the number of devices.
+    Raises:
+      TypeError: `devices` contains something else than devices, or a name is invalid.
+      ValueError: there is no device, a device occurs twice, devices are of two platforms, or the number of names is wrong.
+
+    >>> from lamina_parallel.testing import fake_devices
+    >>> mesh = Mesh(np.reshape(fake_devices(8), (4, 2)), ("x", "y"))
+    >>> mesh
+    Mesh('x': 4, 'y': 2)
+    >>> mesh.shape["y"], mesh.size
+    (2, 8)
+    """
+
+    devices: np.ndarray
+    axis_names: tuple[Hashable, ...]
+
+    def __init__(self, devices: Any, axis_names: Hashable | Sequence[Hashable]) -> None:
+        grid = _grid(devices)
+        names = tuple(axis_names) if isinstance(axis_names, (tuple, list)) else (axis_names,)
+        flat = _check_devices(grid, names)
+        grid.flags.writeable = False
+        self.devices, self.axis_names = grid, names
+        self._key = names, grid.shape, tuple(flat)
+        self._hash = hash(self._key)
+        self.token = names, grid.shape, flat[0].platform, tuple([d.id for d in flat])
+
+    @property
+    def flat_devices(self) -> tuple[Any, ...]:
+        """The devices in row-major order."""
+        return self._key[2]
+
+    @cached_property
+    def shape(self) -> OrderedDict[Hashable, int]:
+        return OrderedDict(zip(self.axis_names, self.devices.shape))
+
+    @property
+    def axis_sizes(self) -> tuple[int, ...]:
+        """The lengths of the axes."""
+        return self.devices.shape
+
+    @property
+    def shape_tuple(self) -> tuple[tuple[Hashable, int], ...]:
+        """(name, length) of each axis."""
+        return tuple(self.shape.items())
+
+    @property
+    def size(self) -> int:
+        return self.devices.size
+
+    @property
+    def empty(self) -> bool:
+        """False: a mesh has devices."""
+        return self.size == 0
+
+    @property
+    def device_ids(self) -> np.ndarray:
+        """The ids of the devices."""
+        return np.array([d.id for d in self.flat_devices]).reshape(self.devices.shape)
+
+    @cached_property
+    def _own(self) -> np.ndarray:
+        """Which devices belong to this process."""
+        client = getattr(self.flat_devices[0], "client", None)
+        here = 0 if client is None else client.process_index()
+        return np.array([d.process_index == here for d in self.flat_devices]).reshape(self.devices.shape)
+
+    @cached_property
+    def _processes(self) -> np.ndarray:
+        """The process index of each device."""
+        return np.array([d.process_index for d in self.flat_devices]).reshape(self.devices.shape)
+
+    @cached_property
+    def _blocks(self) -> tuple[dict[int, tuple[int, ...] | None], tuple[int, ...] | None]:
+        """Process -> extent of its block of devices along each axis, None if its devices form no block; and the extent
+        of this process's block."""
+        found: dict[int, tuple[int, ...] | None] = {}
+        for process in sorted({*self._processes.reshape(-1).tolist()}):
+            theirs = self._processes == process
+            sizes = tuple([len(np.unique(at)) for at in np.nonzero(theirs)])
+            found[process] = sizes if math.prod(sizes) == theirs.sum() else None
+        own = self._processes[self._own]
+        return found, found[int(own[0])] if own.size else None
+
+    @property
+    def local_devices(self) -> list[Any]:
+        """The devices of this process."""
+        return self.devices[self._own].tolist()
+
+    @property
+    def is_multi_process(self) -> bool:
+        """Whether some devices belong to other processes."""
+        return not self._own.all()
+
+    @property
+    def local_mesh(self) -> Mesh:
+        """The mesh of this process's devices, a block of this mesh. Raises ValueError if they do not form a block."""
+        own = self._own
+        inside = np.ix_(*[np.unique(at) for at in np.nonzero(own)])
+        if not own.any() or not own[inside].all():
+            raise ValueError(f"local_mesh: this process's devices {self.local_devices} are no block of {self}, whose devices "
+                             f"are {self.device_ids.tolist()}. Give the devices of a process adjacent positions")
+        return self if own.all() else Mesh(self.devices[inside], self.axis_names)
+
+    def __enter__(self) -> Mesh:
+        block = _in_scope(self.token)
+        block.__enter__()
+        _entered[self.token] = self
+        _open.blocks.append((self, block))
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        blocks = _open.blocks
+        at = next((i for i in reversed(range(len(blocks))) if blocks[i][0] is self), None)
+        if at is None:
+            raise RuntimeError(f"{self}: its block was not entered in this thread")
+        blocks.pop(at)[1].__exit__(*error)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Mesh) and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> Any:
+        return Mesh, (self.devices, self.axis_names)
+
+    def __repr__(self) -> str:
+        return f"Mesh({', '.join([f'{name!r}: {n}' for name, n in self.shape.items()])})"
+
+
+def local_mesh_shape(lead: str, mesh: Mesh) -> tuple[int, ...]:
+    """Return the extent of this process's block of a mesh along each axis; () if the mesh has no devices of other
+    processes.
+
+    Args:
+      lead: the call, for messages.
+      mesh: the mesh.
+    Raises:
+      ValueError: this process has no device of the mesh, or the devices of a process form no block.
+
+    >>> from lamina_parallel.testing import fake_devices
+    >>> local_mesh_shape("xmap", Mesh(fake_devices(4), "x"))
+    ()
+    """
+    if not mesh.is_multi_process:
+        return ()
+    found, own = mesh._blocks
+    for process, block in found.items():
+        if block is None:
+            raise ValueError(f"{lead}: the devices of process {process} are no block of {mesh}, whose devices are of the "
+                             f"processes {mesh._processes.tolist()}: they must be a "
+                             "sub-grid, the product of some indices of each axis. Arrange the devices so, as "
+                             "np.reshape(lamina.devices(), (process count, -1)) does")
+    if own is None:
+        raise ValueError(f"{lead}: {mesh} has no devices of this process, so it has no part of the arguments: call it in the "
+                         "processes whose devices the mesh has")
+    return own
+
+
+def mesh_in_scope() -> Mesh | None:
+    """Return the mesh of the innermost `with mesh:` of this thread.
+
+    A program that is traced later for code in such a block, as custom rules are, uses the mesh of that block.
+
+    Returns:
+      A mesh, or None outside of such blocks.
+    Raises:
+      RuntimeError: a program is traced for a block whose mesh has been deleted.
+
+    >>> mesh_in_scope() is None
+    True
+    """
+    token = _in_scope.value
+    if token is None:
+        return None
+    blocks = _open.blocks
+    if blocks and blocks[-1][0].token == token:
+        return blocks[-1][0]
+    found = _entered.get(token)
+    if found is None:
+        axes = ", ".join([f"{name!r}: {n}" for name, n in zip(*token[:2])])
+        raise RuntimeError(f"with mesh: the function being traced belongs to a block whose mesh, with the axes {axes}, has "
+                           "been deleted. Keep the mesh as long as the functions that were called in its block")
+    return found
+
+
+def _grid(devices: Any) -> np.ndarray:
+    if isinstance(devices, np.ndarray):
+        return devices.astype(object)
+    found = np.array(devices, dtype=object)  # its shape is that of the nested lists; a new array
+    if found.size and any(isinstance(d, (list, tuple)) for d in found.reshape(-1)):
+        raise ValueError("Mesh: devices: the nested lists must be of equal lengths, as the rows of a grid are")
+    return found
+
+
+def _check_devices(grid: np.ndarray, names: tuple[Hashable, ...]) -> list[Any]:
+    """Check the devices and names of a mesh and return the devices in row-major order."""
+    flat = grid.reshape(-1).tolist()
+    if not flat:
+        raise ValueError(f"Mesh: devices: there must be at least one device; got an array of shape {grid.shape}")
+    for d in flat:
+        if not all(hasattr(d, name) for name in ("platform", "id", "process_index")):
+            raise TypeError("Mesh: devices: expected devices, as lamina.devices() gives them; got "
+                            f"{type(d).__name__}: {d!r:.60}")
+    if grid.ndim != len(names):
+        raise ValueError(f"Mesh: axis_names: expected a name for each axis of devices, which have the shape {grid.shape}; got "
+                         f"{len(names)}: {names}. Reshape the devices, as np.reshape(lamina.devices(), (4, 2))")
+    for name in names:
+        try:
+            hash(name)
+        except TypeError:
+            raise TypeError(f"Mesh: axis_names: a name must be hashable; got {type(name).__name__}: {name!r:.60}") from None
+        if name is None or isinstance(name, tuple):
+            raise TypeError(f"Mesh: axis_names: {name!r} cannot be a name: in a PartitionSpec it means something else")
+    twice = [name for i, name in enumerate(names) if name in names[:i]]
+    if twice:
+        raise ValueError(f"Mesh: axis_names: {twice[0]!r} names two axes: {names}. Give each its own name")
+    seen = set()
+    for d in flat:
+        if d in seen:
+            raise ValueError(f"Mesh: devices: {d} occurs twice. A device may occur only once in a mesh")
+        seen.add(d)
+    platforms = sorted({d.platform for d in flat})
+    if len(platforms) > 1:
+        raise ValueError(f"Mesh: devices: the devices of a mesh must be of one platform; got {', '.join(platforms)}")
+    return flat
+
+
+def _check_scope(value: Any) -> None:
+    if value is not None and not (isinstance(value, tuple) and len(value) == 4):
+        raise TypeError(f"config mesh: the setting is changed only by `with mesh:`; got {value!r:.60}")

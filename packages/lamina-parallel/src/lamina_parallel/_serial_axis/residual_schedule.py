@@ -1,0 +1,119 @@
+"""Residual schedule: choose the phase of each value so that few bytes are stored between phases.
+
+A stored value has one slice for each position of the axis. `delay_equations` moves an equation to the phase that reads
+its result if that stores fewer bytes. `repeat_cheap_equations` recomputes a value from stored values if a few cheap
+equations suffice."""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from lamina_ir import Eqn
+from lamina_ir.extend import MAX_CHEAP_EQNS, is_cheap
+
+__all__ = ["delay_equations", "get_phase", "repeat_cheap_equations"]
+
+_FAR = 64  # most equations that are moved as one group; bounds the search
+
+
+def delay_equations(eqns: Sequence[Eqn], boundary_eqns: Sequence[tuple[int, Eqn]], phase: dict[Any, int],
+            always_stored: set[Any]) -> None:
+    """Move equations to the first phase that reads their results, if that does not increase the bytes stored between
+    phases.
+
+    Updates `phase` in place. `always_stored` values are stored in any case, so moving their equations saves nothing.
+
+    Args:
+      eqns: the equations inside of phases, in order.
+      boundary_eqns: `(boundary, equation)` of those between phases; boundary k precedes phase k.
+      phase: variable -> the phase that computes it.
+      always_stored: values that a collective reads at a boundary, and results.
+    """
+    due: dict[Any, int] = {}  # variable -> last phase that may compute it, as the boundary after that phase reads it
+    for at, e in boundary_eqns:
+        for v in e.invars:
+            due[v] = min(at - 1, due.get(v, at))
+    made: dict[Any, Eqn] = {v: e for e in eqns for v in e.outvars}
+    readers: dict[Any, Counter[int]] = {}  # variable -> phase -> number of equations that read it there
+    for e in eqns:
+        for v in {*e.invars}:
+            readers.setdefault(v, Counter())[get_phase(e, phase)] += 1
+
+    def first_reader(e: Eqn) -> int | None:
+        """Return the first phase that needs a result of the equation; None if nothing reads it."""
+        phases = [p for v in e.outvars for p, n in readers.get(v, {}).items() if n]
+        return min([*phases, *[due[v] for v in e.outvars if v in due]], default=None)
+
+    def move(e: Eqn, old: int, new: int) -> None:
+        for v in {*e.invars}:
+            readers[v][old] -= 1
+            readers[v][new] += 1
+
+    def is_dropped(v: Any) -> bool:
+        """Return whether a value is dropped after its phase because no later phase reads it."""
+        return v not in always_stored and not any(n and p > phase[v] for p, n in readers.get(v, {}).items())
+
+    for e in reversed(eqns):
+        new = first_reader(e)
+        if new is None or new <= get_phase(e, phase):
+            continue
+        # Moving `e` alone stops storing its results (`gain` bytes) and starts storing its operands (`edge`). If that
+        # costs more, the producers of the operands that no earlier phase needs move too, until the edge is small
+        # enough.
+        group, old = [e], {id(e): get_phase(e, phase)}
+        gain = _count_bytes([v for v in e.outvars if v not in always_stored and not any(
+            n and p > new for p, n in readers.get(v, {}).items())])
+        edge = {v for v in e.invars if v in phase and is_dropped(v)}
+        move(e, old[id(e)], new)
+        while edge and _count_bytes(edge) > gain and len(group) < _FAR:
+            producer = next((made[v] for v in edge if (first_reader(made[v]) or 0) >= new), None)
+            if producer is None:
+                break
+            group.append(producer)
+            old[id(producer)] = get_phase(producer, phase)
+            edge = edge.difference(producer.outvars) | {v for v in producer.invars if v in phase and is_dropped(v)}
+            move(producer, old[id(producer)], new)
+        is_worth_it = gain and _count_bytes(edge) <= gain
+        for e in group:
+            if is_worth_it:
+                phase.update(dict.fromkeys(e.outvars, new))
+            else:
+                move(e, new, old[id(e)])
+
+
+def repeat_cheap_equations(eqns: Sequence[Eqn], phase: dict[Any, int], always_stored: set[Any], count: int) -> list[list[Eqn]]:
+    """Return the equations of each phase, including cheap equations of earlier phases that are repeated there.
+
+    A value is recomputed instead of stored if at most `MAX_CHEAP_EQNS` cheap equations make it of values that the phase
+    can read anyway. `always_stored` values are never recomputed.
+    """
+    later = always_stored | {v for e in eqns for v in e.invars if v in phase and phase[v] < get_phase(e, phase)}
+    # Variable -> the equations that recompute it from stored values; () if it is stored itself, None if it is too
+    # expensive.
+    recipes: dict[Any, tuple[int, ...] | None] = {}
+    for i, e in enumerate(eqns):
+        parts = [recipes[v] for v in e.invars if v in recipes]
+        recipe = None
+        if is_cheap(e) and None not in parts:
+            recipe = tuple(sorted({i}.union(*parts)))  # type: ignore[arg-type]
+        for v in e.outvars:
+            small = recipe is not None and len(recipe) <= MAX_CHEAP_EQNS and v not in always_stored
+            recipes[v] = recipe if small else () if v in later else None
+    phase_eqns: list[set[int]] = [set() for _ in range(count)]
+    for i, e in enumerate(eqns):
+        at = get_phase(e, phase)
+        phase_eqns[at].add(i)
+        for a in e.invars:
+            if a in phase and phase[a] < at:
+                phase_eqns[at].update(recipes[a] or ())
+    return [[eqns[i] for i in sorted(indices)] for indices in phase_eqns]
+
+
+def get_phase(e: Eqn, phase: dict[Any, int]) -> int:
+    """Return the phase that computes the results of an equation; 0 if it has no results."""
+    return max([phase[v] for v in e.outvars], default=0)
+
+
+def _count_bytes(values: Iterable[Any]) -> int:
+    return sum([v.aval.size * v.aval.dtype.itemsize for v in values])

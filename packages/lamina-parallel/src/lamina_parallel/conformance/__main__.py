@@ -1,0 +1,3 @@
+"""Runs the contract: `python -m lamina_parallel.conformance [pytest arguments]`."""
+from lamina_ir.testing.contracts import main
+raise SystemExit(main("lamina_parallel"))

@@ -1,0 +1,86 @@
+"""Reshard arrays among the same devices by a compiled identity function with the two shardings.
+
+The compiler finds the collectives, or that none are needed. Compared with slicing, copying and concatenating
+(`reshard`), with jaxlib 0.10.2 on 8 CPU devices: one third to two thirds of the time at 1 kB, about equal at 8 MB, and
+less to compile (one program instead of one for each device and kind of slice).
+
+Between some shardings with copies, the compiled program gathers far more than a device needs to hold. It then took six
+times as long, so such programs are not used (`direct` is False).
+"""
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from lamina_ir import ClosedJaxpr, Jaxpr, ShapedArray, Var
+from lamina_ir.extend import Placement
+from lamina_lowering import lower
+
+from .. import _jaxlib
+from .._backend import backends, launch_guards
+from .._compile import executable_cache
+from .._sharding import shardings
+from .._launch import multi_process
+
+__all__ = ["reshard_compiled"]
+
+_ALWAYS_DIRECT_BYTES = 1 << 16  # temporary memory that is always accepted
+
+
+@lru_cache(maxsize=1024)
+def _identity(aval: ShapedArray) -> ClosedJaxpr:
+    x = Var(aval)
+    return ClosedJaxpr(Jaxpr((), [x], [], [x]))
+
+
+class _Exchange:
+    """The program that reshards arrays of one type from one sharding to another.
+
+    Attributes:
+      device_order: index among the old devices of each new device; None if both have the same order.
+      direct: whether its temporary memory is at most 5/4 of its arguments and results.
+    """
+
+    __slots__ = ("loaded", "lowered", "placement", "result_handlers", "device_order", "direct", "window", "launcher",
+                 "processes", "first_launch_done", "launch_group")
+    call, name, source_program = "device_put", "exchange", None
+
+    def __init__(self, aval: ShapedArray, old: Any, new: Any) -> None:
+        devices, new_devices = shardings.sharding_devices(old), shardings.sharding_devices(new)
+        number = {d: i for i, d in enumerate(devices)}
+        self.device_order = None if new_devices == devices else [number[d] for d in new_devices]
+        out = new.tiles if self.device_order is None else new.tiles.renumber(self.device_order)
+        n = len(devices)
+        self.launcher, self.processes = multi_process.multi_process_launcher(devices)
+        self.first_launch_done = False
+        self.launch_group = None
+        self.placement = Placement(devices, partitions=n, in_tiles=(old.tiles,), out_tiles=(out,), committed=True)
+        self.lowered = lowered = lower(_identity(aval), name="exchange",
+                                       platform=backends.lowering_platform(devices[0]), placement=self.placement)
+        self.loaded = executable_cache.compile(lowered, devices, executable_cache.CompileSettings(1, n, (False,)))
+        self.result_handlers = [_jaxlib.result_handler(aval, shardings.tiled_sharding(devices, out), True)]
+        memory = self.loaded.executable.get_compiled_memory_stats()
+        limit = (memory.argument_size_in_bytes + memory.output_size_in_bytes) * 5 // 4
+        self.direct = memory.temp_size_in_bytes <= max(limit, _ALWAYS_DIRECT_BYTES)
+        self.window = None if self.launcher else launch_guards.collective_window(self.loaded.executable, devices[0])
+
+    def launch(self, x: Any) -> list[Any]:
+        """Launch the program."""
+        def start() -> list[Any]:
+            return self.loaded.executable.execute_sharded([x]).consume_with_handlers(self.result_handlers)
+        return start() if self.launcher is None else self.launcher.launch(self, [x], start)
+
+
+def reshard_compiled(x: Any, new: Any) -> Any:
+    """Return a copy of an array with another sharding of the same devices; None if `reshard` is faster."""
+    aval, old = x.aval, x._sharding
+    program = executable_cache.memoize(_identity(aval), ("exchange", old, new), lambda: _Exchange(aval, old, new))
+    if not program.direct:
+        return None
+    outs = program.launch(x)
+    if program.window is not None:
+        program.window.note_launch(outs)
+    if program.device_order is None:
+        return outs[0]
+    pieces = outs[0]._arrays
+    return _jaxlib.result_handler(aval, new, True)([pieces[i] for i in program.device_order])

@@ -1,0 +1,134 @@
+"""Translate jaxlib's errors into the exception classes of lamina, and re-raise exceptions of host callbacks.
+
+jaxlib reports only the text of an exception that a callback raised. So the exception objects are stored here, and
+found again by a number in that text.
+"""
+from __future__ import annotations
+
+import itertools
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lamina_ir import CallbackError, CheckError, ExecutionError
+
+from . import peer_errors
+
+__all__ = ["CallbackFailures", "find_callback_error", "guard_callback", "is_launch_failure", "translate_error"]
+
+_numbers = itertools.count(1)
+_raised: OrderedDict[int, BaseException] = OrderedDict()  # the latest exceptions of callbacks, by number
+_STATUS = re.compile(r"(RESOURCE_EXHAUSTED|INTERNAL|UNKNOWN|ABORTED|UNAVAILABLE|DEADLINE_EXCEEDED): ")
+_NUMBER = re.compile(r" \[callback error (\d+)\]")
+_MAX_STORED = 64
+
+
+class CallbackFailures:
+    """Collect the exceptions of the callbacks of a multi-device program.
+
+    After an exception the callback returns zeros and the program continues. If its device stopped instead, the other
+    devices would wait for it forever: in this program, or in the next one that reads its results. So each launch is
+    waited for here, and raises the exception of its callbacks.
+
+    A callback cannot know which launch calls it. If several threads run the program at the same time, each of their
+    calls raises if a callback of any of them failed meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = self._launches = 0
+        self._errors: list[tuple[int, BaseException]] = []  # (number, exception), while a launch is waited for
+
+    def add(self, error: BaseException) -> None:
+        """Record an exception of a callback."""
+        with self._lock:
+            self._count += 1
+            if len(self._errors) < _MAX_STORED:
+                self._errors.append((self._count, error))
+
+    def launch_and_wait(self, call: str, launch: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+        """Call `launch()` and wait for its results.
+
+        Raises:
+          CallbackError: a callback raised an exception. KeyboardInterrupt and SystemExit are raised unchanged.
+        """
+        with self._lock:
+            since = self._count
+            self._launches += 1
+        try:
+            outs = launch()
+            for x in outs:
+                x.block_until_ready()
+        finally:
+            with self._lock:
+                failed = self._count > since
+                raised = next((e for n, e in self._errors if n > since), self._errors[-1][1]) if failed else None
+                self._launches -= 1
+                if not self._launches:
+                    self._errors.clear()
+        if raised is None:
+            return outs
+        if not isinstance(raised, Exception):
+            raise raised
+        raise callback_error_class(raised)(f"{call}: {raised}") from (raised.__cause__ or raised)
+
+
+def guard_callback(function: Callable[..., Any], failures: CallbackFailures | None = None) -> Callable[..., Any]:
+    """Wrap a callback so that its exceptions are stored and numbered.
+
+    With `failures`, they are added there instead, and the callback returns zeros.
+    """
+    def call(*xs: Any) -> Any:
+        try:
+            return function(*xs)
+        except BaseException as e:
+            if failures is not None:
+                failures.add(e)
+                return function.blank()  # type: ignore[attr-defined]
+            number = next(_numbers)
+            _raised[number] = e
+            while len(_raised) > _MAX_STORED:
+                _raised.popitem(last=False)
+            raise CallbackError(f"{e} [callback error {number}]") from None
+    return call
+
+
+def callback_error_class(raised: BaseException) -> type[CallbackError]:
+    """Return the exception class that reports the exception of a callback."""
+    return type(raised) if isinstance(raised, CheckError) else CallbackError
+
+
+def is_launch_failure(error: Exception) -> bool:
+    """Return whether an error of jaxlib reports a failed program or exhausted memory.
+
+    jaxlib 0.10 raises ValueError for these out of the fast path. If the user calls jaxlib's call object directly, as
+    with `jit`, no code of this package can translate that error.
+    """
+    return type(error).__name__ in ("JaxRuntimeError", "ValueError") and _STATUS.match(str(error)) is not None
+
+
+def find_callback_error(error: BaseException) -> BaseException | None:
+    """Return the exception of the callback that made jaxlib raise `error`; None if it has another cause."""
+    found = _NUMBER.search(str(error))
+    return _raised.get(int(found[1])) if found else None
+
+
+def translate_error(call: str, error: Exception) -> BaseException:
+    """Return the exception to raise for an error of jaxlib.
+
+    It is a `CallbackError` if a callback raised (KeyboardInterrupt and SystemExit are returned unchanged), a
+    `ProcessLostError` if another process failed, else an `ExecutionError` with `error` as its cause.
+    """
+    raised = find_callback_error(error)
+    if raised is not None and not isinstance(raised, Exception):
+        return raised
+    lost = peer_errors.peer_error_for(call, error) if raised is None else None
+    if lost is not None:
+        return lost
+    out = callback_error_class(raised)(f"{call}: {raised}") if raised is not None else ExecutionError(
+        f"{call}: the program that computes it failed: {error}")
+    out.__cause__ = error if raised is None else raised
+    return out
+

@@ -1,0 +1,341 @@
+"""Guard the launches of multi-device programs: check arguments, limit the collectives in flight.
+
+Before jaxlib 0.12, two mistakes crash or hang the process:
+
+- A launch on several devices that fails segfaults, e.g. when a donated argument is used again. So arguments are checked
+  in Python first.
+- More than 31 queued programs with collectives deadlock, because launches occupy the threads that an earlier collective
+  needs. So per client at most `WINDOW` such programs are in flight, counted over all threads.
+
+The window costs nothing: an 8-device all-reduce takes 180 us with it, 205 us if every call blocks. jaxlib 0.12 and
+GPUs need no window. Programs that span processes are launched one at a time, see `_launch.multi_process`.
+"""
+from __future__ import annotations
+
+import re
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from lamina_ir import LaminaError, ShapedArray
+
+from .. import _jaxlib
+from . import client_state
+from .._jaxlib import ArrayImpl
+
+__all__ = ["DeletedArrayError", "DonationGuard", "IN_FLIGHT_AVAL", "MAX_HELD_BYTES", "WINDOW", "Window",
+           "check_constants", "check_donation", "check_usable", "client_window", "collective_window",
+           "invalidate_readers", "record_shared_memory", "register_reader"]
+
+WINDOW = 8  # programs with collectives in flight, per client
+STRIDE = 4  # small launches in sequence per marker array
+MAX_HELD_BYTES = 1 << 22  # bytes of results that the markers of a window may retain
+IN_FLIGHT_AVAL = ShapedArray((), np.dtype("float32"))  # the aval of marker arrays, by which `live_arrays` leaves them out
+
+
+class Window:
+    """A sliding window over the latest launches on one client.
+
+    `note_launch(outs)` waits for the oldest launch if too many are in flight. To wait for a launch, the window holds a
+    *marker*: another array object over the buffer of the launch's smallest result. So arrays of the caller die as
+    usual. A marker does retain the buffers of the launch while it is in flight. These are limited to `MAX_HELD_BYTES`
+    in total; a launch with more is waited for at once. Its computation takes longer than launching the next one, so
+    devices do not become idle, and a loop needs no more memory than a loop that blocks at each step.
+
+    Making and freeing markers is the most expensive part of a window, and launches on the same devices end in order.
+    So only every `STRIDE`-th of small consecutive launches on the same devices gets a marker, which represents the
+    launches before it as well. A loop that blocks at each step makes no markers: its previous launch has ended, and so
+    have all earlier launches on these devices.
+
+    A marker whose buffer was donated to a later call cannot be waited for. After `WINDOW` consecutive launches with
+    such markers, `note_launch` waits for the newest result instead. That bounds the programs in flight to twice the
+    window.
+    """
+
+    __slots__ = ("_pending", "_donated", "_held", "_in_flight", "_since", "_bytes", "_devices", "_latest",
+                 "_several")
+
+    def __init__(self) -> None:
+        # (marker, number of launches that it represents, their bytes), oldest first
+        self._pending: deque[tuple[Any, int, int]] = deque()
+        # The counters are updated without a lock. Concurrent launches make them slightly wrong, which is harmless: the
+        # window is far below jaxlib's limit of 31.
+        self._donated = 0  # consecutive launches whose marker was donated
+        self._in_flight = self._held = 0  # launches and bytes in `_pending`
+        self._since = self._bytes = 0  # launches and bytes since the latest marker
+        self._devices: Any = None  # of the latest launch
+        self._latest: Any = None  # weak reference to the smallest result of the latest launch
+        # Of the latest launch with several results: their avals, index of the smallest, bytes of all.
+        self._several: tuple[Any, int, int] = (None, 0, 0)
+
+    def note_launch(self, outs: Sequence[Any]) -> None:
+        """Note a launch with the results `outs`; wait for the oldest launch if too many are in flight."""
+        if len(outs) == 1:
+            smallest = outs[0]
+            size = smallest.nbytes
+        elif outs:
+            avals = [x.aval for x in outs]
+            known, at, size = self._several
+            if avals != known:
+                sizes = [x.nbytes for x in outs]
+                at, size = sizes.index(min(sizes)), sum(sizes)
+                self._several = avals, at, size
+            smallest = outs[at]
+        else:
+            return
+        if size > MAX_HELD_BYTES:
+            self._wait_quietly(smallest)
+            return
+        devices, previous, pending = smallest._sharding._internal_device_list, self._latest, self._pending
+        self._latest = weakref.ref(smallest)
+        same = devices is self._devices
+        if same and _has_ended(previous()):
+            self._since, self._bytes = 1, size
+            if pending:
+                self._drop_ended()
+            return
+        self._since = since = self._since + 1
+        self._bytes = size = self._bytes + size
+        if same and since < STRIDE and size <= MAX_HELD_BYTES // WINDOW:
+            return
+        self._devices, self._since, self._bytes = devices, 0, 0
+        if size > MAX_HELD_BYTES // WINDOW:
+            self._drop_ended()
+        pending.append((smallest._rewrap_with_aval_and_sharding(IN_FLIGHT_AVAL, smallest._sharding), since, size))
+        self._in_flight += since
+        self._held += size
+        while self._in_flight > WINDOW or (self._held > MAX_HELD_BYTES and len(pending) > 1):
+            if not self._wait_for_oldest(smallest):
+                break
+        if len(pending) <= 1:
+            self._in_flight, self._held = since, size
+
+    def _drop_ended(self) -> None:
+        """Drop the markers of launches that have ended, so that the next results can use their memory."""
+        pending = self._pending
+        try:
+            while True:
+                oldest = pending.popleft()
+                if not _has_ended(oldest[0]):
+                    pending.appendleft(oldest)
+                    return
+                self._in_flight -= oldest[1]
+                self._held -= oldest[2]
+        except IndexError:
+            pass
+
+    def _wait_for_oldest(self, newest: Any) -> bool:
+        """Wait for the oldest marker. Return False if there is none left."""
+        try:
+            oldest, launches, size = self._pending.popleft()
+        except IndexError:  # another thread popped it
+            return False
+        self._in_flight -= launches
+        self._held -= size
+        if oldest.is_deleted():
+            self._donated += launches
+            if self._donated < WINDOW:
+                return True
+            oldest = newest
+        self._donated = 0
+        self._wait_quietly(oldest)
+        return True
+
+    @staticmethod
+    def _wait_quietly(x: Any) -> None:
+        try:
+            _wait(x)
+        except _jaxlib.LAUNCH_ERRORS:
+            pass  # the code that reads the result gets the error
+
+    def drain(self) -> None:
+        """Wait for all markers; launches since the latest marker may still be in flight."""
+        self._in_flight = self._held = 0
+        self._devices = None
+        while self._pending:
+            try:
+                _wait(self._pending.popleft()[0])
+            except (IndexError, *_jaxlib.LAUNCH_ERRORS):
+                pass
+
+
+_wait = _jaxlib.wait_for
+
+
+def _has_ended(x: Any) -> bool:
+    """Return whether the program that computes an array is known to have ended, successfully or not."""
+    try:
+        return x is not None and not x.is_deleted() and x.is_ready()
+    except _jaxlib.LAUNCH_ERRORS:
+        return True
+
+
+def client_window(client: Any) -> Window | None:
+    """Return the window of a client, shared by all threads; None if its collectives need no window."""
+    if client.platform != "cpu" or not _jaxlib.COLLECTIVES_BLOCK_LAUNCHES:
+        return None
+    known = client_state.current.windows
+    found = known.get(client)
+    if found is None:
+        found = known.setdefault(client, Window())
+    return found
+
+
+_COLLECTIVE = re.compile(r"all-reduce|all-gather|all-to-all|collective-|reduce-scatter")
+
+
+def collective_window(executable: Any, device: Any) -> Window | None:
+    """Return the window for a partitioned program; None if its HLO contains no collectives."""
+    window = client_window(device.client)
+    if window is not None and any(_COLLECTIVE.search(m.to_string()) for m in executable.hlo_modules()):
+        return window
+    return None
+
+
+@client_state.on_close
+def _drain_all(closed: client_state.ClientState) -> None:
+    for window in closed.windows.values():
+        window.drain()
+
+
+class DeletedArrayError(LaminaError, RuntimeError, ValueError):
+    """Raised when an array is used after it was deleted, or donated to an earlier call."""
+
+
+def _operand(i: int) -> str:
+    return f"argument {i}"
+
+
+def check_usable(call: str, name: str, flat: Iterable[Any], describe: Callable[[int], str] = _operand) -> None:
+    """Check that no argument was deleted or donated, or belongs to a closed client.
+
+    `describe(i)` is the text for argument `i` in errors.
+
+    Raises:
+      DeletedArrayError: an argument was deleted or donated.
+      RuntimeError: the client of an argument was closed.
+    """
+    for i, x in enumerate(flat):
+        if type(x) is ArrayImpl:
+            if x.is_deleted():
+                raise DeletedArrayError(f"{call} of `{name}`: Array has been deleted or donated: {describe(i)}, "
+                                        f"{x.aval.str_long()}. Make a copy (x.copy()) before passing it to a donating "
+                                        "function, or use that function's result")
+            if client_state.is_closed(x._sharding._internal_device_list[0]):
+                raise RuntimeError(f"{call} of `{name}`: {describe(i)}, {x.aval.str_long()}, is on devices of a client "
+                                   "that was closed by clear_backends(). Move it with device_put(x, lamina.devices()[0])")
+
+
+_donating: set[int] = set()  # ids of the arrays that are being donated in some thread
+_donating_lock = threading.Lock()
+
+
+class DonationGuard:
+    """Context in which a call donates `arrays`.
+
+    Entering it raises DeletedArrayError for an array that was deleted, and RuntimeError for an array that another
+    thread is donating at the same time. Without the check, two launches with one donated buffer crash the process.
+    """
+
+    __slots__ = ("_call", "_name", "_arrays", "_describe", "_ids")
+
+    def __init__(self, call: str, name: str, arrays: Sequence[Any], describe: Callable[[int], str] = _operand) -> None:
+        self._call, self._name, self._arrays, self._describe = call, name, arrays, describe
+        self._ids = [id(x) for x in arrays]
+
+    def __enter__(self) -> None:
+        ids = self._ids
+        with _donating_lock:
+            taken = [n for n, i in enumerate(ids) if i in _donating]
+            if not taken:
+                _donating.update(ids)
+        if taken:
+            self._ids = []
+            raise RuntimeError(f"{self._call} of `{self._name}`: Array is being donated by another thread at this "
+                               f"moment: {self._describe(taken[0])}; an array can be donated to one call. Pass copies "
+                               "(x.copy())")
+        try:
+            check_usable(self._call, self._name, self._arrays, self._describe)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *error: Any) -> None:
+        with _donating_lock:
+            _donating.difference_update(self._ids)
+
+
+# --- arrays that functions close over -----------------------------------------------------------------------------
+# An array's attribute `_readers` lists weak references to the objects that have to be invalidated when it is deleted:
+# call objects with the array as a constant, and arrays over the same memory.
+def register_reader(constants: Iterable[Any], call: Any) -> None:
+    """Register a call object (a weak reference to it) as a reader of constants.
+
+    jaxlib's fast path passes these arrays to its program without calling Python, so it cannot notice a deletion.
+    """
+    for c in constants:
+        if type(c) is ArrayImpl:
+            if c._readers is None:
+                c._readers = []
+            if not any(r is call for r in c._readers):
+                c._readers.append(call)
+
+
+def record_shared_memory(x: Any, y: Any) -> None:
+    """Record that two arrays share memory on at least one device, so that deleting one deletes the other.
+
+    jaxlib's own check looks at the first device of an array only. A launch with another shard deleted crashes the
+    process.
+    """
+    with _donating_lock:
+        known = [r for a in (x, y) for r in a._readers or () if r() is not None]
+        x._readers = y._readers = both = [*known, weakref.ref(x), weakref.ref(y)]
+        for r in known:
+            a = r()
+            if type(a) is ArrayImpl:
+                a._readers = both
+
+
+def invalidate_readers(x: Any) -> None:
+    """Invalidate the readers of an array that is about to be deleted or donated.
+
+    Call objects get their fast path cleared: their next call passes through Python, which raises a clear error. Arrays
+    over the same memory are deleted.
+    """
+    readers, x._readers = x._readers or (), None
+    for reader in readers:
+        found = reader()
+        if type(found) is ArrayImpl:
+            if found is not x:
+                found._readers = None
+                _jaxlib.delete(found)
+        elif found is not None:
+            found._clear_cache()
+
+
+def check_constants(call: str, name: str, constants: Iterable[Any]) -> None:
+    """Raise DeletedArrayError if an array that a function closes over was deleted or donated."""
+    for c in constants:
+        if type(c) is ArrayImpl and c.is_deleted():
+            raise DeletedArrayError(f"{call} of `{name}`: Array has been deleted or donated: {c.aval.str_long()}, which "
+                                    "the function closes over. Pass it as an argument, or close over a copy (x.copy())")
+
+
+def check_donation(call: str, name: str, flat: Sequence[Any], donated: Sequence[bool],
+                   describe: Callable[[int], str]) -> None:
+    """Raise ValueError if an array is donated and also passed as another argument of the same call.
+
+    `describe(i)` is the text for argument `i` in errors.
+    """
+    seen: dict[int, int] = {}
+    for i, (x, is_donated) in enumerate(zip(flat, donated)):
+        if type(x) is ArrayImpl:
+            first = seen.setdefault(id(x), i)
+            if first != i and (is_donated or donated[first]):
+                which = describe(i if is_donated else first)
+                raise ValueError(f"{call} of `{name}`: {which}, {x.aval.str_long()}, is donated and passed twice: "
+                                 f"{describe(first)} and {describe(i)} are the same array. Pass a copy (x.copy()) for "
+                                 "one of them")

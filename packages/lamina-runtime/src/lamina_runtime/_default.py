@@ -1,0 +1,83 @@
+"""The default implementation of the package, re-exported by `__init__`.
+
+A plugin that changes a few names starts with `from lamina_runtime._default import *`.
+"""
+from importlib import import_module
+from typing import Any
+
+from . import _jaxlib  # noqa: F401  first: it configures jaxlib
+from lamina_ir.layers import deprecated_getattr as _deprecated_getattr
+from lamina_lowering import lower
+from lamina_tracing import hooks
+from lamina_tracing.extend import hide_frames_of, register_array_type
+
+from ._jaxlib import Device, Sharding
+from ._array import methods, scalar_cache
+from . import compilation_cache, mesh_utils
+from ._debug import nan_checks
+from ._dispatch import dispatcher, eager, stages
+from ._execute import fork_safety
+from ._jaxlib import pytree_registry
+from ._version import __version__
+from ._array.arrays import Array, Shard
+from ._array.assemble import (make_array_from_callback, make_array_from_process_local_data,
+                              make_array_from_single_device_arrays)
+from ._backend.backends import (default_backend, device_count, devices, get_backend, host_count, host_id, host_ids,
+                                live_arrays, local_device_count, local_devices, lowering_platform, process_count,
+                                process_index, process_indices, setup_tpu)
+from ._backend.backends import default_device_option as default_device
+from ._compile.compiler import XLACompiler, accepts, compiler, set_compiler
+from ._dispatch.computation import xla_computation
+from ._compile.executable_cache import CacheStats, cache_stats, clear_memory
+from ._compile.disk_cache import cache_dir
+from ._execute.effects import effects_barrier
+from .environment import print_environment_info
+from ._backend.backends import reset as clear_backends
+from ._dispatch.eager import clear_caches
+from ._array.key_array import KeyArray
+from ._launch.observers import Launch, unwatch_launches, watch_launches, watching_launches
+from .mesh_utils import make_mesh
+from ._backend.launch_guards import WINDOW
+from ._sharding.public_classes import (GSPMDSharding, NamedSharding, PmapSharding, PositionalSharding,
+                                       SingleDeviceSharding)
+from ._backend.transfer_counters import TransferCounts, transfer_counts
+from ._backend.transfer_guard import (transfer_guard, transfer_guard_device_to_device, transfer_guard_device_to_host,
+                                      transfer_guard_host_to_device)
+from ._array.transfer import (block_until_ready, device_get, device_put, device_put_replicated, device_put_sharded,
+                              from_dlpack)
+
+__all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "Launch", "NamedSharding", "PmapSharding", "PositionalSharding",
+           "Shard", "Sharding", "SingleDeviceSharding", "TransferCounts", "WINDOW", "XLACompiler", "__version__", "accepts",
+           "block_until_ready", "cache_dir", "cache_stats", "checkpointing", "clear_backends", "clear_caches", "clear_memory",
+           "compilation_cache", "compiler", "default_backend", "default_device", "device_count", "device_get", "device_put",
+           "device_put_replicated", "device_put_sharded", "devices", "distributed", "dlpack", "effects_barrier", "ffi",
+           "from_dlpack", "get_backend", "host_callback", "host_count", "host_id", "host_ids", "launch", "live_arrays",
+           "local_device_count", "local_devices", "lowering_platform", "make_array_from_callback",
+           "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_mesh", "memory_layouts",
+           "mesh_utils", "multihost_utils", "pjit", "plans", "print_environment_info", "process_count", "process_index",
+           "process_indices", "profiler", "set_compiler", "setup_tpu", "stages", "transfer_counts", "transfer_guard",
+           "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device",
+           "unwatch_launches", "visualizing", "watch_launches", "watching_launches", "xla_computation"]
+
+for _file in (__file__, lower.__code__.co_filename.rsplit("/", 1)[0]):
+    hide_frames_of(_file.rsplit("/", 1)[0] + "/")
+pytree_registry.install()
+register_array_type(Array)
+register_array_type(KeyArray)
+hooks.operators.register_array_class(methods.OperatorTarget())  # type: ignore[arg-type]
+hooks.operators.register_array_class(methods.OperatorTarget(KeyArray))  # type: ignore[arg-type]
+dispatcher.install()
+eager.install()
+nan_checks.install()
+fork_safety.install()
+scalar_cache.install()
+
+
+_deprecated = _deprecated_getattr(__package__ or "")
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("checkpointing", "distributed", "dlpack", "ffi", "host_callback", "launch", "memory_layouts", "multihost_utils",
+                "pjit", "plans", "profiler", "visualizing"):
+        return import_module(f"{__package__}.{name}")  # rarely used, so imported on demand
+    return _deprecated(name)

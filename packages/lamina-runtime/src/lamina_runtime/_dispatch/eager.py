@@ -1,0 +1,294 @@
+"""Run primitives and programs on concrete arrays, with one C++ call object per (primitive, params) and per program."""
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, Var, aval_of, config, dtypes, prims, walk
+from lamina_ir.extend import CONSUMING_USES, Tiles, has_keys, lower_keys, stack_depth
+from lamina_parallel.extend import parse_mesh
+from lamina_tracing import hooks
+from lamina_tracing.extend import eval_jaxpr
+
+from .. import _jaxlib
+from .._array import arrays, key_array, key_reuse_check, transfer
+from .._backend import backends, client_state, error_translation, launch_guards, shutdown, transfer_guard
+from .._compile import executable_cache
+from . import jit_call
+from .._execute import effects, executable, piecewise
+from .._placement import resolve
+from .._sharding import shardings
+from .._jaxlib import pytree_registry
+
+__all__ = ["XlaEvaluator", "clear_caches", "install"]
+
+_MAX_PRIMITIVE_CALLS = 2048
+_cache = _jaxlib.PjitFunctionCache(capacity=executable_cache.MAX_PROGRAMS)
+_lock = threading.Lock()
+
+
+class XlaEvaluator:
+    """The `evaluator` hook: runs primitives and programs with XLA."""
+
+    def __init__(self) -> None:
+        self._without_params: dict[Primitive, Any] = {}
+        self._with_params: dict[Any, Any] = {}
+
+    def primitive(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        try:  # in CPython a try block costs nothing unless an exception is raised
+            if not params:
+                run = self._without_params.get(prim)
+                if run is None:
+                    run = self._without_params[prim] = _make_primitive_call(prim, {})
+                return run(*args)
+            if prim.subprograms:
+                return self._run_with_subprograms(prim, args, params)
+            key = (prim, *params.items())
+            try:
+                run = self._with_params.get(key)
+            except TypeError:  # a param that cannot be hashed
+                if prim.family == "callbacks":
+                    return effects.run_callback(prim, args, params)
+                return _make_primitive_call(prim, params)(*args)
+            if run is None:
+                if prim.family == "callbacks":
+                    return effects.run_callback(prim, args, params)
+                make = (_make_constraint_call if prim is prims.sharding_constraint_p else
+                        _make_key_call if prim.family == "random_keys" else _make_primitive_call)
+                run = self._store(key, make(prim, params))
+            return run(*args)
+        except _jaxlib.LAUNCH_ERRORS as e:
+            if error_translation.is_launch_failure(e):
+                raise executable.make_execution_error("evaluation", prim.name, e) from e
+            raise
+
+    def clear(self) -> None:
+        """Drop the call objects."""
+        with _lock:
+            self._without_params.clear()
+            self._with_params.clear()
+
+    def _store(self, key: Any, run: Any) -> Any:
+        with _lock:
+            _evict_half(self._with_params, _MAX_PRIMITIVE_CALLS)
+            return self._with_params.setdefault(key, run)
+
+    def _run_with_subprograms(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Run a primitive with nested programs.
+
+        Its call object is cached on the first nested program, so that it is freed together with that program.
+        """
+        if prim.family == "custom" and "call_jaxpr" in params:
+            # The function of a custom rule runs one primitive at a time; it is not compiled separately. The exception
+            # are programs with branches by platform: only lowering can drop the branches of other platforms.
+            body = params["call_jaxpr"]
+            with stack_depth.with_recursion_limit():  # such calls may be nested deeply
+                if body.memo("by platform", lambda: any(e.primitive is prims.platform_index_p for e in walk(body))):
+                    return tuple(self.program(body, args, params["name"]))
+                return tuple(eval_jaxpr(body, args))
+        if prim.name == "xla_call":
+            target = params.get("device") or params.get("backend")
+            if target is not None:
+                args = [transfer.device_put(a, backends.resolve_device(target)) for a in args]
+            return tuple(self.program(params["call_jaxpr"], args, params["name"]))
+        if prim.name in ("xla_pmap", "shard_map"):
+            body = params["call_jaxpr"]
+            avals = tuple([aval_of(a) for a in args])
+            params = {**params, "donated_invars": (False,) * len(args)}
+            key = ("map", avals, *(v for k, v in params.items() if k != "call_jaxpr"))
+            mapped = body.memo(key, lambda: _one_equation(prim, params, avals))
+            return tuple(self.program(mapped, args, params["name"]))
+        sub = params[prim.subprograms[0]]
+        if not isinstance(sub, ClosedJaxpr):
+            sub = sub[0]
+        key = ("op", prim,
+               *((k, id(v) if isinstance(v, ClosedJaxpr) else _make_hashable(v)) for k, v in params.items()))
+        # The key has ids of nested programs. They stay valid because the cached value holds params.
+        stored = sub.memo(key, lambda: (_make_primitive_call(prim, params), params))
+        return stored[0](*args)
+
+    def program(self, closed: ClosedJaxpr, args: Sequence[Any], name: str = "program") -> list[Any]:
+        run = closed.memo(("evaluator", name), lambda: _make_program_call(closed, name))
+        return run(*args)
+
+    def device_put(self, x: Any, device: Any) -> Any:
+        return transfer.device_put(x, device)
+
+    def array(self, value: np.ndarray, aval: ShapedArray) -> Any:
+        if dtypes.is_key(aval.dtype):
+            return key_array.put_keys(value, lambda data: self.array(data, aval_of(data)))
+        if not transfer_guard.any_guard_set:
+            return arrays.put(value, backends.default_device(), False, aval)
+        with transfer_guard.marking_explicit("put", "array"):  # creating an array is an explicit transfer
+            return arrays.put(value, backends.default_device(), False, aval)
+
+
+def _evict_half(table: dict[Any, Any], limit: int) -> None:
+    """Drop the oldest half of a table that is full."""
+    if len(table) >= limit:
+        for old in list(table)[:limit // 2]:
+            table.pop(old, None)
+
+
+def _make_call_object(name: str, miss: Any) -> Any:
+    def plain(*args: Any) -> Any:  # jaxlib calls this while jit is disabled
+        return miss(*args)[0]
+
+    def on_miss(*args: Any) -> tuple[Any, Any, bool]:
+        try:
+            return miss(*args)
+        except BaseException:
+            client_state.clear_call_caches([call_ref])
+            raise
+
+    call = jit_call.make_call_object(name, plain, on_miss, (), cache=_cache)
+    call.__name__ = name
+    call_ref = weakref.ref(call)
+    return call
+
+
+def _make_hashable(v: Any) -> Any:
+    if isinstance(v, (list, tuple)):
+        return tuple(id(x) if isinstance(x, ClosedJaxpr) else _make_hashable(x) for x in v)
+    return v
+
+
+def _one_equation(prim: Primitive, params: dict[str, Any], avals: tuple[ShapedArray, ...]) -> ClosedJaxpr:
+    found = prim.infer(*avals, **params)
+    invars = [Var(a) for a in avals]
+    outvars = [Var(a) for a in (found if prim.multiple else (found,))]
+    return ClosedJaxpr(Jaxpr((), invars, [Eqn(prim, invars, outvars, params)], outvars))
+
+
+def _make_primitive_call(prim: Primitive, params: dict[str, Any]) -> Any:
+    programs: dict[Any, ClosedJaxpr] = {}
+
+    def miss(*args: Any) -> tuple[Any, Any, bool]:
+        if shutdown.blocked_threads:
+            shutdown.block_thread()
+        changes_before = config.generation.changes_by_other_threads()
+        avals = tuple([aval_of(a) for a in args])
+        closed = programs.get(avals)
+        if closed is None:
+            _evict_half(programs, executable_cache.MAX_PROGRAMS)
+            closed = programs[avals] = _one_equation(prim, params, avals)
+        outs, program = _run(closed, prim.name, args)
+        result = tuple(outs) if prim.multiple else outs[0]
+        fast_path = _get_fast_path(program, args, pytree_registry.CALL_REGISTRY.flatten(result)[1])
+        # If another thread has changed a setting meanwhile, jaxlib must not cache the call under the new settings.
+        return result, fast_path, changes_before != config.generation.changes_by_other_threads()
+
+    return _make_call_object(prim.name, miss)
+
+
+def _make_constraint_call(prim: Primitive, params: dict[str, Any]) -> Any:
+    """Make the call object of an eager sharding constraint, which moves the array.
+
+    In a program with only a constraint, the compiler would keep the sharding of the argument.
+    """
+    run, text = _make_primitive_call(prim, params), params["sharding"]
+    device_text = text.partition(" on ")[2].partition(" of ")[0]
+
+    def move(x: Any) -> Any:
+        if params["unspecified_dims"] or not device_text:
+            return run(x)
+        constraint_devices = devices = backends.devices_from_text(device_text)
+        if type(x) is _jaxlib.ArrayImpl and x._committed:
+            devices = shardings.sharding_devices(x._sharding)
+            if {*constraint_devices} != {*devices}:
+                return run(x)  # raises the error for mismatched devices
+        by_id = sorted(range(len(devices)), key=lambda i: devices[i].id)  # the text numbers devices by id
+        sharding = shardings.tiled_sharding(devices, Tiles.parse(text).renumber(by_id))
+        shape = aval_of(x).shape
+        shardings.check_fits("with_sharding_constraint", shape, sharding)
+        mesh = parse_mesh(text, constraint_devices)
+        if mesh is not None and mesh.flat_devices == devices:
+            sharding = shardings.as_named_sharding(mesh, sharding, len(shape))
+        return transfer.device_put(x, sharding)
+
+    return move
+
+
+def _make_key_call(prim: Primitive, params: dict[str, Any]) -> Any:
+    """Make the call object that wraps uint32 data as keys, or unwraps keys.
+
+    Both share the device memory, so nothing runs on the device.
+    """
+    run, wraps = _make_primitive_call(prim, params), prim is prims.random_wrap_p
+    use = params.get("use") if params.get("use") in CONSUMING_USES else None
+
+    def convert(x: Any) -> Any:
+        if wraps and type(x) is _jaxlib.ArrayImpl:
+            return key_array.KeyArray(x, prim.infer(x.aval, **params).dtype)
+        if wraps or type(x) is not key_array.KeyArray:
+            return run(x)
+        if use is not None:
+            key_reuse_check.use_key_data(x, use)
+        return x.key_data
+
+    return convert
+
+
+def _run(closed: ClosedJaxpr, name: str, args: Sequence[Any]) -> tuple[list[Any], Any]:
+    """Run a program; return (results, compiled program).
+
+    The program is None if key reuse is checked, so that jaxlib gets no fast path and the next call is checked as well.
+    """
+    if has_keys(closed):
+        reuse_check = key_reuse_check.begin_call(closed, args)
+        outs, program = _run(lower_keys(closed), name, key_array.unwrap_keys(args))
+        outs = key_array.wrap_keys(outs, closed.out_avals)
+        if reuse_check is not None:
+            reuse_check.finish(outs)
+        return outs, program if reuse_check is None else None
+    launch_guards.check_usable("evaluation", name, args)
+    try:
+        if piecewise.must_run_piecewise(closed):
+            program = piecewise.PiecewiseProgram("evaluation", name, closed, args)
+        else:
+            placement = resolve.resolve_placement("evaluation", name, closed, args)
+            program = executable.get_or_compile("evaluation", closed, name, placement)
+        if not transfer_guard.any_guard_set:
+            return program.run(args), program
+        with transfer_guard.allowing_scalars(args):
+            return program.run(args), program
+    except _jaxlib.JaxRuntimeError as e:
+        raise executable.make_execution_error("evaluation", name, e) from e
+
+
+def _get_fast_path(program: Any, args: Sequence[Any], tree: Any) -> Any:
+    """Return the fast path of a program for jaxlib's call object; None if its launches must pass through Python.
+
+    These are launches counted in a window, and those under transfer guards.
+    """
+    if program is None or program.window is not None or transfer_guard.any_guard_set and transfer_guard.is_set():
+        return None
+    return program.fast_path(key_array.unwrap_keys(args), tree)
+
+
+def _make_program_call(closed: ClosedJaxpr, name: str) -> Any:
+    def miss(*args: Any) -> tuple[Any, Any, bool]:
+        if shutdown.blocked_threads:
+            shutdown.block_thread()
+        changes_before = config.generation.changes_by_other_threads()
+        outs, program = _run(closed, name, args)
+        return (outs, _get_fast_path(program, args, pytree_registry.CALL_REGISTRY.flatten(outs)[1]),
+                changes_before != config.generation.changes_by_other_threads())
+
+    return _make_call_object(name, miss)
+
+
+def clear_caches() -> None:
+    """Drop compiled programs and call signatures from memory. The disk cache is not affected."""
+    if isinstance(hooks.evaluator, XlaEvaluator):
+        hooks.evaluator.clear()
+    _jaxlib.PjitFunctionCache.clear_all()
+    executable_cache.clear_memory()
+
+
+def install() -> None:
+    """Install the evaluator hook."""
+    hooks.set_evaluator(XlaEvaluator())

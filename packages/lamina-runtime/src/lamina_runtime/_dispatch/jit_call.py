@@ -1,0 +1,451 @@
+"""Implement `jit` and `pmap` with jaxlib's C++ call object, so that a repeated call runs no Python.
+
+The C++ object caches calls by their signature: types, shardings, static values and settings. For an unknown signature
+it calls `miss`, which traces, lowers, compiles and runs the program, and returns the data for the C++ fast path. Calls
+with tracers, and calls made while another function is traced, reach `miss` each time and become an `xla_call` or
+`xla_pmap` equation.
+
+Launches of programs with collectives must be counted (`launch_guards`). For these, the user's call object always calls
+Python. Python then calls a second call object that has the fast path, and counts the launch.
+"""
+from __future__ import annotations
+
+import copyreg
+import functools
+import pickle
+import weakref
+from collections.abc import Callable, Sequence
+from types import MethodType
+from typing import Any
+
+from lamina_ir import config, trees
+from lamina_ir.extend import has_keys, lower_keys
+from lamina_parallel.extend import global_view
+from lamina_tracing import jit, hooks
+from lamina_tracing.extend import (EVALUATION, CallSpec, JitSpec, Tracer, contains_tracer, api_boundary,
+                                   filter_traceback, trace_state, translate_error)
+
+from .. import _jaxlib
+from .._backend import backends, client_state, error_translation, launch_guards, shutdown, transfer_guard
+from .._compile import executable_cache
+from .._debug import nan_checks
+from .._execute import executable, piecewise
+from .._array import key_array, key_reuse_check
+from . import multi_process_call_cache, stages, user_shardings as dispatch_user_shardings
+from .._placement import resolve
+from .._sharding import shardings
+from .._launch import multi_process
+from .._jaxlib import ArrayImpl
+from .._jaxlib.pytree_registry import CALL_REGISTRY
+
+__all__ = ["build_call", "install", "make_call_object", "place_unhandled_arg"]
+
+_cache = _jaxlib.PjitFunctionCache(capacity=executable_cache.MAX_PROGRAMS)
+staging_state = _jaxlib.new_state("staging", None)
+_debug_bounds = config.debug_bounds
+
+
+def _note_staging(begins: bool) -> None:
+    staging_state.set_local(True if begins else _jaxlib.UNSET)
+
+
+def place_unhandled_arg(x: Any, sharding: Any, layout: Any) -> Any:
+    """Place an argument that jaxlib cannot place itself."""
+    return executable.place_arg(x, sharding)
+
+
+def make_call_object(name: str, fun: Callable[..., Any] | None, miss: Callable[..., Any], key: Any,
+                static_argnums: Sequence[int] = (), static_argnames: Sequence[str] = (), cache: Any = _cache) -> Any:
+    """Make a C++ call object.
+
+    `miss(*args, **kwargs)` is called for a new signature. It returns (result, fast path or None, whether to evict the
+    signature from the C++ cache).
+    """
+    return _jaxlib.pjit(name, fun, miss, list(static_argnums), list(static_argnames), key, CALL_REGISTRY,
+                        place_unhandled_arg, cache)
+
+
+def build_call(spec: CallSpec) -> Callable[..., Any]:
+    """Make the callable of a `jit` or a `pmap`."""
+    if spec.device is not None and spec.backend is not None:
+        raise ValueError(f"jit of `{spec.name}`: give device or backend, not both; got device={spec.device!r}, "
+                         f"backend={spec.backend!r}")
+    miss_handler = _CacheMissHandler(spec)
+    call = miss_handler.add_call_object("held", miss_handler.on_user_call, miss_handler.call_undispatched)
+    call.miss_handler = miss_handler
+    _copy_metadata(call, spec)
+    user_call = call if isinstance(spec, JitSpec) else _with_clear_errors(spec, call, miss_handler)
+    return _DonatingCall(spec, user_call) if spec.donate_argnums else user_call
+
+
+class _CacheMissHandler:
+    """Handles cache misses of the call objects of `spec`.
+
+    It refers to the user's call object only weakly, and the counting call object refers to it only weakly. So there is
+    no reference cycle, and all are freed as soon as the user drops the function.
+
+    Attributes:
+      dispatcher: the dispatcher under which the function was made.
+      shardings_key: cache key of in_shardings and out_shardings; None if there are none.
+      compiler_options: the compiler options, as (name, value) pairs.
+      window: the window that counts launches; set at the first program with collectives.
+      counting_call: the call object with the fast path for counted launches; made when first needed.
+      call_refs: weak references to the call objects.
+      multi_process_calls: cache of calls over several processes; set at the first such program.
+    """
+
+    __slots__ = ("spec", "dispatcher", "shardings_key", "compiler_options", "window", "counting_call", "call_refs",
+                 "multi_process_calls", "__weakref__")
+
+    def __init__(self, spec: CallSpec) -> None:
+        self.spec = spec
+        self.dispatcher = hooks.dispatcher
+        self.shardings_key = dispatch_user_shardings.get_shardings_key(spec)
+        self.compiler_options = executable_cache.check_compiler_options(spec.call, spec.compiler_options)
+        self.window: Any = None
+        self.counting_call: Any = None
+        self.call_refs: list[Any] = []
+        self.multi_process_calls: multi_process_call_cache.CallCache | None = None
+
+    def add_call_object(self, which: str, miss: Any, plain: Any) -> Any:
+        """Make a call object that calls `miss`, and register it.
+
+        While jit is disabled, jaxlib calls `plain` instead if it is a map.
+        """
+        spec, statics = self.spec, self.spec.statics
+        key = (self.dispatcher, which, spec.call, shardings.sharding_key(spec.options_key), statics.nums, statics.names,
+               shardings.sharding_key(self.shardings_key), self.compiler_options)
+        fun = _weak_referenceable(spec.function_key) if isinstance(spec, JitSpec) else plain
+        call = make_call_object(spec.name, fun, miss, key, sorted(statics.nums), sorted(statics.names))
+        self.call_refs.append(weakref.ref(call))
+        return call
+
+    def clear(self) -> None:
+        """Drop the cached signatures and traced programs."""
+        for call_ref in self.call_refs:
+            call = call_ref()
+            if call is not None:
+                call._clear_cache()
+        self.multi_process_calls = None
+        self.spec.programs.clear()
+
+    def on_error(self) -> None:
+        """Clear the caches of the call objects after a call raised, and evict devices of closed clients."""
+        client_state.clear_call_caches(self.call_refs)
+        backends.evict_closed_devices()
+
+    def call_undispatched(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a map while jit is disabled: maps still run as maps. jaxlib calls this directly."""
+        return self.on_user_call(*args, **kwargs)[0]
+
+    @api_boundary
+    def on_user_call(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
+        """Handle a miss of the user's call object."""
+        spec = self.spec
+        try:
+            # First early exit, as cheap as possible because every function of `lamina_numpy` takes it while a program
+            # is traced. Library functions also take it if debug_bounds is on, so that its errors have the line of the
+            # call.
+            if spec.inline and hooks.dispatcher is self.dispatcher:
+                call_inline = (trace_state.trace is not EVALUATION
+                               or spec.is_library_function and _debug_bounds.ever_enabled and _debug_bounds.value)
+                for a in () if call_inline else args:
+                    if isinstance(a, Tracer):
+                        call_inline = True
+                        break
+                if call_inline:
+                    if shutdown.blocked_threads:
+                        shutdown.block_thread()
+                    return spec.fun(*args, **kwargs) if spec.is_library_function else spec.inline_call(args, kwargs), None, True
+            if self.window is not None:
+                if self.counting_call is None:
+                    on_miss: Any = functools.partial(_on_counted_miss, weakref.ref(self))
+                    self.counting_call = self.add_call_object("counted", on_miss,
+                                                              lambda *args, **kwargs: on_miss(*args, **kwargs)[0])
+                return self.note_launch(self.counting_call(*args, **kwargs)), None, False
+            if self.multi_process_calls is not None and (found := self.run_repeated(args, kwargs)) is not None:
+                return found[0], None, False
+            return self.compile_and_run(args, kwargs)
+        except BaseException:
+            self.on_error()
+            raise
+
+    def run_repeated(self, args: Any, kwargs: Any) -> tuple[Any] | None:
+        """Return (result,) of a multi-process call with a cached signature; None for other calls."""
+        if (trace_state.trace is not EVALUATION or shutdown.blocked_threads or hooks.dispatcher is not self.dispatcher
+                or config.disable_jit.value or self.multi_process_calls is None):
+            return None
+        found = self.multi_process_calls.find(args, kwargs)
+        if found is None:
+            return None
+        program, flat, out_tree = found
+        try:
+            return out_tree.unflatten(program.run(flat)),
+        except _jaxlib.JaxRuntimeError as e:
+            raise executable.make_execution_error(self.spec.call, self.spec.name, e) from e
+
+    def note_launch(self, out: Any) -> Any:
+        """Count the launch of a call of `counting_call`, and return its result."""
+        if trace_state.trace is EVALUATION:
+            self.window.note_launch((out,) if type(out) is ArrayImpl else
+                               [x for x in CALL_REGISTRY.flatten(out)[0] if type(x) is ArrayImpl])
+        return out
+
+    def compile_and_run(self, args: Any, kwargs: Any, counted: bool = False) -> tuple[Any, Any, bool]:
+        """Return (result, fast path or None, whether to evict the signature).
+
+        Early exits are ordered from cheapest to most expensive; the first one is in `on_user_call`. A signature is
+        evicted if the next call with it may need other treatment.
+
+        Args:
+          args, kwargs: the arguments of the call.
+          counted: whether the counting call object asks; only that one gets a fast path for counted launches.
+        """
+        spec, kind = self.spec, self.spec.call
+        if shutdown.blocked_threads:
+            shutdown.block_thread()
+        if hooks.dispatcher is not self.dispatcher:  # replaced since the function was made
+            return spec.make_callable(hooks.dispatcher)(*args, **kwargs), None, True
+        changes_before = config.generation.changes_by_other_threads()
+        flat, tree, static = spec.split(args, kwargs)
+        if spec.inline and contains_tracer(flat):
+            return spec.inline_call(args, kwargs), None, True
+        if multi_process.active_sessions:
+            with global_view(flat):
+                staged = spec.trace_call(args, kwargs, flat, tree, static)
+        else:
+            staged = spec.trace_call(args, kwargs, flat, tree, static)
+        donated = spec.donated(args, kwargs)
+        user_shardings = None if self.shardings_key is None else dispatch_user_shardings.get_user_shardings(spec, staged, tree)
+        if (trace_state.trace is not EVALUATION or staged.outer or staged.closed.jaxpr.axis_names
+                or contains_tracer(flat)):
+            if self.compiler_options:
+                raise ValueError(f"jit of `{spec.name}`: compiler_options apply to a whole program, but this call is "
+                                 "inside another program. Pass them to the outermost jit")
+            if user_shardings is not None:
+                return dispatch_user_shardings.call_with_constraints(spec, staged, user_shardings, flat, donated), None, True
+            return spec.bind_program(staged, flat, donated), None, True
+        format_arg = functools.partial(spec.argument_path, tree)
+        keyed_program, has_key_values = staged.closed, has_keys(staged.closed)
+        reuse_check = key_reuse_check.begin_call(keyed_program, flat, spec.is_library_function) if has_key_values else None
+        if has_key_values:
+            staged, flat = staged._replace(closed=lower_keys(keyed_program)), key_array.unwrap_keys(flat)
+            user_shardings = None if user_shardings is None else dispatch_user_shardings.get_user_shardings(spec, staged, tree)
+            has_key_values = not key_array.has_no_keys(keyed_program)
+        launch_guards.check_usable(kind, spec.name, flat, format_arg)
+        args_before = flat
+        if user_shardings is not None:
+            flat = user_shardings.place_args(spec, flat)
+        is_piecewise = user_shardings is None and piecewise.must_run_piecewise(staged.closed)
+        placement = None if is_piecewise else resolve.resolve_placement(
+            kind, spec.name, staged.closed, flat, donated, spec.device, spec.backend, user_shardings,
+            lambda: spec.describe_axis_size(staged, tree), format_arg)
+        try:
+            program = (piecewise.PiecewiseProgram(kind, spec.name, staged.closed, flat, format_arg, self.compiler_options)
+                       if placement is None else
+                       executable.get_or_compile(kind, staged.closed, spec.name, placement, spec.keep_unused,
+                                             self.compiler_options))
+            if donated:
+                launch_guards.check_donation(kind, spec.name, flat, donated, format_arg)
+            if transfer_guard.any_guard_set and spec.is_library_function:
+                with transfer_guard.allowing_scalars(flat):
+                    outs = program.run(flat, user_shardings)
+            else:
+                outs = program.run(flat, user_shardings)
+        except _jaxlib.JaxRuntimeError as e:
+            raise executable.make_execution_error(kind, spec.name, e) from e
+        if has_key_values:
+            outs = key_array.wrap_keys(outs, keyed_program.out_avals)
+        if reuse_check is not None:
+            reuse_check.finish(outs)
+        result = trees.tree_unflatten(staged.out_tree, outs)
+        if (reuse_check is not None or has_key_values and program.launcher is not None
+                or user_shardings is not None and any(x is not y for x, y in zip(flat, args_before))):
+            return result, None, False  # no fast path: jaxlib cannot reshard arguments, or check keys
+        if program.const_args:
+            for call_ref in self.call_refs:
+                launch_guards.register_reader(program.const_args, call_ref)
+        if program.window is not None:
+            self.window = program.window
+        # If another thread has changed a setting meanwhile, jaxlib must not cache the call under the new settings.
+        changed = changes_before != config.generation.changes_by_other_threads()
+        if transfer_guard.any_guard_set and spec.is_library_function and transfer_guard.is_set():
+            return result, None, changed  # no fast path: jaxlib's guards treat scalars like arrays
+        if (program.launcher is not None and user_shardings is None and not spec.statics.nums
+                and not spec.statics.names and not changed):
+            self.multi_process_calls = self.multi_process_calls or multi_process_call_cache.CallCache()
+            self.multi_process_calls.note(args, kwargs, flat, program, staged.out_tree)
+        out_tree = CALL_REGISTRY.flatten(result)[1] if has_key_values else staged.out_tree
+        fast_path = program.fast_path(flat, out_tree, user_shardings) if counted or self.window is None else None
+        return result, fast_path, changed
+
+
+@api_boundary
+def _on_counted_miss(handler_ref: Any, /, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
+    """Handle a miss of the counting call object; `handler_ref` is a weak reference to the miss handler."""
+    try:
+        return handler_ref().compile_and_run(args, kwargs, True)
+    except BaseException:
+        handler_ref().on_error()
+        raise
+
+
+def _with_clear_errors(spec: CallSpec, call: Any, miss_handler: _CacheMissHandler) -> Callable[..., Any]:
+    """Wrap a mapped function to convert errors that jaxlib raises without `miss`: bad arguments and failed launches.
+
+    A launch on many devices takes so long that the extra Python call is not measurable.
+    """
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if miss_handler.multi_process_calls is not None:
+                found = miss_handler.run_repeated(args, kwargs)
+                if found is not None:
+                    return found[0]
+            counted = miss_handler.counting_call
+            return call(*args, **kwargs) if counted is None else miss_handler.note_launch(counted(*args, **kwargs))
+        except Exception as e:
+            if error_translation.is_launch_failure(e):
+                raise executable.make_execution_error(spec.call, spec.name, e) from e
+            clear_error = translate_error(e, f"{spec.call} of `{spec.name}`", args, kwargs, spec.statics)
+            filter_traceback(clear_error)
+            if clear_error is not e:
+                raise clear_error from None
+            raise
+
+    functools.update_wrapper(mapped, spec.fun, updated=())
+    mapped.spec = spec  # type: ignore[attr-defined]
+    for name in stages.STAGE_METHODS:
+        setattr(mapped, name, getattr(call, name))
+    mapped._cache_size = lambda: call._cache_size()  # type: ignore[attr-defined]
+    return mapped
+
+
+def _weak_referenceable(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `fun`, or a partial of it if `fun` does not support weak references or hashing.
+
+    jaxlib's cache uses the function as a weak key without checking.
+    """
+    try:
+        hash(weakref.ref(fun))
+    except TypeError:
+        return functools.partial(fun)
+    return fun
+
+
+class _DonatingCall:
+    """A call object that checks donated arguments before the call and deletes them after it.
+
+    XLA may leave a donated buffer unused. The arrays are deleted in any case, so that later uses raise on every path.
+    """
+
+    def __init__(self, spec: CallSpec, call: Any) -> None:
+        functools.update_wrapper(self, spec.fun, updated=())
+        self.spec, self._call = spec, call
+        for name in stages.STAGE_METHODS:
+            setattr(self, name, getattr(call, name))
+
+    @api_boundary
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        spec, call = self.spec, self._call
+        if trace_state.trace is not EVALUATION or config.disable_jit.value:
+            return call(*args, **kwargs)
+        donated = [x for i, a in enumerate(args) if i in spec.donate_argnums for x in trees.tree_leaves(a)]
+        for k, v in kwargs.items():
+            if spec.statics.position(k) in spec.donate_argnums:
+                donated += trees.tree_leaves(v)
+        if len(args) + len(kwargs) > 1 or len(donated) > 1:
+            flat = trees.tree_leaves((args, kwargs))
+            if len({*map(id, flat)}) != len(flat):
+                self._check(args, kwargs)
+        return _call_and_delete_donated(spec, call, donated, args, kwargs)
+
+    def _check(self, args: Any, kwargs: Any) -> None:
+        """Raise an error if a donated array is passed twice. Called only if some array is passed twice."""
+        spec = self.spec
+        flat, tree, _ = spec.split(args, kwargs)
+        format_arg = functools.partial(spec.argument_path, tree)
+        launch_guards.check_donation(spec.call, spec.name, flat, spec.donated(args, kwargs), format_arg)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        return _reduce(self)
+
+    def __repr__(self) -> str:
+        return repr(self._call)
+
+
+def _call_and_delete_donated(spec: CallSpec, call: Callable[..., Any], donated: Sequence[Any], args: Any,
+                             kwargs: Any) -> Any:
+    """Call a function, then delete the donated arrays."""
+    donated = [x for x in key_array.unwrap_keys(donated) if type(x) is ArrayImpl]
+
+    def format_arg(i: int) -> str:
+        flat, tree, _ = spec.split(args, kwargs)
+        return spec.argument_path(tree, next(n for n, x in enumerate(key_array.unwrap_keys(flat)) if x is donated[i]))
+
+    with launch_guards.DonationGuard(spec.call, spec.name, donated, format_arg):
+        if nan_checks.is_enabled():
+            with nan_checks.saving_copies(donated):
+                out = call(*args, **kwargs)
+        else:
+            out = call(*args, **kwargs)
+        for x in donated:
+            if x._readers is not None:
+                launch_guards.invalidate_readers(x)
+            _jaxlib.delete(x)
+    return out
+
+
+def _copy_metadata(call: Any, spec: CallSpec) -> None:
+    """Copy name, docstring and other metadata of the user's function to the call object."""
+    for name in functools.WRAPPER_ASSIGNMENTS:
+        try:
+            setattr(call, name, getattr(spec.fun, name))
+        except AttributeError:
+            pass
+    call.__wrapped__ = spec.fun
+    call.spec = spec
+
+
+def _eval_shape(call: Any, *args: Any, **kwargs: Any) -> Any:
+    return stages.trace(call.spec, args, kwargs).out_info
+
+
+def _reduce(call: Any) -> Any:
+    spec = getattr(call, "spec", None)
+    if not isinstance(spec, JitSpec):
+        raise pickle.PicklingError(f"{call!r} cannot be pickled: pickle the function it was made of")
+    return spec.reduce_callable(call, _restore_jitted)
+
+
+def _restore_jitted(fun: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """Restore a jitted function from a pickle."""
+    return jit(fun, **options)
+
+
+def _add_to_signature(option: config.Option | config.Generation) -> None:
+    """Make a setting that programs depend on part of every signature in jaxlib's cache."""
+    state = _jaxlib.x64_state if option is config.enable_x64 else _jaxlib.new_state(option.name, option.value)
+    option.watch(_jaxlib.state_watcher(state))
+
+
+def _repr(call: Any) -> str:
+    jitted = isinstance(getattr(call, "spec", None), JitSpec | None)
+    return f"<{'jitted' if jitted else 'mapped'} {getattr(call, '__name__', 'function')}>"
+
+
+def install() -> None:
+    """Add methods to the call object class, and mirror the settings into jaxlib."""
+    call_class = _jaxlib.PjitFunction
+    call_class.lower = api_boundary(lambda self, *args, **kwargs: stages.lower(self.spec, args, kwargs))
+    call_class.trace = api_boundary(lambda self, *args, **kwargs: stages.trace(self.spec, args, kwargs))
+    call_class.eval_shape = api_boundary(_eval_shape)
+    call_class.clear_cache = lambda self: self.miss_handler.clear()
+    copyreg.pickle(call_class, _reduce)  # replaces jaxlib's own, which would pickle `miss`
+    call_class.__repr__ = _repr
+    hooks.on_staging.append(_note_staging)
+    config.disable_jit.watch(_jaxlib.state_watcher(_jaxlib.disable_jit_state))
+    _add_to_signature(executable.no_execution)  # a key, so that jaxlib's fast path misses while it is set
+    config.watch_keyed_options(_add_to_signature)

@@ -1,0 +1,154 @@
+"""Gather small JSON values from all processes on the host, without a collective.
+
+Each process posts its values in the key-value store of the coordination service. Process 0 collects them and posts the
+answer, which is the same for all. After a process is lost, the others do not wait long. A process that fails between
+two rounds reports so in the next round, so that all raise.
+"""
+from __future__ import annotations
+
+import json
+import threading
+import time
+import weakref
+from itertools import count
+from types import TracebackType
+from typing import Any
+
+from .. import _jaxlib
+from .._backend import peer_errors
+from .._launch import multi_process
+
+__all__ = ["HostGather", "begin_gather"]
+
+_numbers: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # session -> counter of its gathers
+_lock = threading.Lock()
+_MIN_PAUSE, _MAX_PAUSE = 0.001, 0.05  # seconds between two polls of the store
+_GRACE = 1.0  # seconds in which values posted before a loss may still arrive
+
+
+class HostGather:
+    """A sequence of gathers that all processes make in the same order; a context.
+
+    Attributes:
+      rank, count: index of this process, and number of processes.
+    """
+
+    def __init__(self, call: str, session: Any = None) -> None:
+        self._call, self._session, self._round, self._posted, self._ended = call, session, 0, -1, False
+        self.rank: int = 0 if session is None else session.connection.rank
+        self.count: int = 1 if session is None else session.connection.count
+        if session is not None:
+            with _lock:
+                self._number = next(_numbers.setdefault(session, count()))
+
+    def gather(self, **values: Any) -> list[dict[str, Any]]:
+        """Return the values that each process passes here, by process index. Values must be JSON.
+
+        Raises:
+          ProcessLostError: a process was lost, or has left, before it came here.
+          RuntimeError: a process failed before it came here; contains that error's text.
+        """
+        if self._session is None:
+            return [values]
+        self._post(values)
+        if self.rank == 0:
+            self._set(f"{self._round}/all", json.dumps(self._collect()))
+        return self._await_answer()
+
+    def _await_answer(self) -> list[dict[str, Any]]:
+        every = json.loads(self._wait(f"{self._round}/all", 0))
+        self._round += 1
+        if isinstance(every, dict):
+            self._ended = True
+            raise peer_errors.ProcessLostError(every["gone"], every["process_indices"])
+        failed = [f"process {r}: {w['failed']}" for r, w in enumerate(every) if "failed" in w]
+        if failed:
+            self._ended = True
+            others = "another process" if len(failed) == 1 else "other processes"
+            raise RuntimeError(f"{self._call} failed in {others}, so it was not done: {'; '.join(failed):.2000}")
+        return list(every)
+
+    def wait_for_process_0(self) -> None:
+        """Wait until process 0 has come here. Process 0 itself does not wait."""
+        if self._session is None:
+            return
+        self._post({})
+        if self.rank == 0:
+            self._set(f"{self._round}/all", "[{}]")
+            self._round += 1
+        else:
+            self._await_answer()
+
+    def __enter__(self) -> HostGather:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        """Post an error of this process as its value of the round that the other processes wait for."""
+        if error is None or self._session is None or self._ended:
+            return
+        if self._posted == self._round:  # its values of this round are posted, so the others will come to the next one
+            self._round += 1
+        try:
+            self._post({"failed": f"{type(error).__name__}: {error}"[:1000]})
+            if self.rank == 0:
+                self._set(f"{self._round}/all", json.dumps(self._collect()))
+        except Exception:  # the original error is raised, not the failure to report it
+            pass
+
+    def _post(self, values: dict[str, Any]) -> None:
+        self._posted = self._round
+        self._set(f"{self._round}/{self.rank}", json.dumps(values))
+
+    def _collect(self) -> Any:
+        """Return the values of all processes; or a dict that names the lost ones."""
+        try:
+            every = [json.loads(self._wait(f"{self._round}/{r}", r)) for r in range(self.count)]
+        except peer_errors.ProcessLostError as e:
+            return {"gone": str(e), "process_indices": e.process_indices}
+        # All processes have come to this context, so none reads the keys of the one before any more.
+        if self._round == 0 and self._number:
+            self._session.client.key_value_delete(f"lamina/gather/{self._number - 1}/")
+        return every
+
+    def _key(self, name: str) -> str:
+        return f"lamina/gather/{self._number}/{name}"
+
+    def _set(self, name: str, text: str) -> None:
+        try:
+            self._session.client.key_value_set(self._key(name), text)
+        except _jaxlib.LAUNCH_ERRORS as e:
+            raise self._disconnected() from e
+
+    def _wait(self, name: str, rank: int) -> str:
+        """Wait for a value that process `rank` posts, and return it."""
+        pause, here, until = _MIN_PAUSE, self._session.connection, 0.0
+        while True:
+            # Checked before the store is read: the value may have been posted just before the end of the process.
+            ended = rank in here.lost or rank in here.left
+            try:
+                return str(self._session.client.key_value_try_get(self._key(name)))
+            except _jaxlib.LAUNCH_ERRORS as e:
+                if "NOT_FOUND" not in str(e):
+                    raise self._disconnected() from e
+            if here.lost:  # the process that should answer may have raised because of that loss
+                until = until or time.monotonic() + _GRACE
+                ended = ended or time.monotonic() > until
+            if ended:
+                raise self._session.launcher.monitor.make_error(self._call)
+            time.sleep(pause)
+            pause = min(2 * pause, _MAX_PAUSE)
+
+    def _disconnected(self) -> peer_errors.ProcessLostError:
+        """Return the error of a broken store: the coordinator is lost, or this process disconnected after a loss."""
+        if self._session.connection.lost:
+            return self._session.launcher.monitor.make_error(self._call)
+        return peer_errors.ProcessLostError(
+            f"{self._call}: the coordinator is lost, through which the processes agree. lamina.distributed.shutdown() and "
+            "initialize(...) make a new system")
+
+
+def begin_gather(call: str) -> HostGather:
+    """Start a gather between all processes of the current session; of this process alone if there is none."""
+    sessions = multi_process.active_sessions
+    return HostGather(call, sessions[0] if sessions else None)

@@ -1,0 +1,136 @@
+"""Wait for arrays such that the wait ends when a process is lost, for platforms whose collectives cannot be aborted.
+
+On CPU the connections of Gloo are cut (`failure_handling`), so all pending work fails. The connections of NCCL cannot
+be reached from here. The GPU client is configured to abort its collectives when it learns of a failure, but it may not
+learn of it, or may be inside a call that does not return.
+
+So once a multi-process GPU client is made, no thread waits for an array inside jaxlib. Arrays are polled instead. If a
+process is lost and some seconds have passed, the waiting thread raises. First launches are made in a worker thread
+anyway (`FailureMonitor.run_in_worker_thread`). The number of launches in progress is limited too, because a launch into
+a full queue of the device blocks inside jaxlib.
+"""
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from .. import _jaxlib
+from .._array import arrays
+from . import failure_handling
+
+__all__ = ["InterruptibleWaiter", "install", "uninstall"]
+
+_ABORT_TIMEOUT = 5.0     # seconds after a loss in which the platform may abort its collectives
+_MAX_POLL_PAUSE = 1e-3   # seconds between two polls, at most
+_MAX_QUEUED = 8          # launches in progress: NCCL blocks when some tens of them are queued behind a stuck one
+_MAX_HELD_BYTES = 1 << 26  # bytes of their results that are retained to count them
+_installed: InterruptibleWaiter | None = None
+_originals = _jaxlib.wait_for, _jaxlib.batched_block_until_ready, arrays._read_to_host
+
+
+class InterruptibleWaiter:
+    """Waits for the arrays of one session.
+
+    Args:
+      monitor: knows which processes are lost.
+    """
+
+    def __init__(self, monitor: failure_handling.FailureMonitor) -> None:
+        self._monitor = monitor
+        self._newest: Any = None  # of the latest multi-process launch; a device runs its programs in order
+        self._lost_at: float | None = None  # when a loss was first seen
+        self._queue: deque[tuple[int, Any]] = deque()  # (bytes, smallest result) of launches that may be in progress
+        self._held_bytes, self._lock = 0, threading.Lock()
+
+    def note_launch(self, outs: Sequence[Any]) -> None:
+        """Record a multi-process launch with these results. Wait while too many launches are in progress.
+
+        Raises:
+          ProcessLostError: one of these waits for a lost process.
+        """
+        if not outs:
+            return
+        smallest = min(outs, key=lambda x: x.nbytes)
+        self._newest = smallest._rewrap_with_aval_and_sharding(smallest.aval, smallest._sharding)
+        with self._lock:
+            self._queue.append((smallest.nbytes, self._newest))
+            self._held_bytes += smallest.nbytes
+        while True:
+            with self._lock:
+                if not self._queue:
+                    return
+                size, oldest = self._queue[0]
+            if not self._is_done(oldest):
+                if len(self._queue) <= _MAX_QUEUED and self._held_bytes <= _MAX_HELD_BYTES:
+                    return
+                self._poll("launch", oldest)
+            with self._lock:
+                if self._queue and self._queue[0][1] is oldest:  # else another thread has removed it
+                    self._queue.popleft()
+                    self._held_bytes -= size
+
+    def _is_done(self, x: Any) -> bool:
+        return x.is_deleted() or x.is_ready()
+
+    def wait(self, x: Any) -> Any:
+        """Wait until an array is computed, and return it.
+
+        Raises:
+          ProcessLostError: it is queued behind a launch that waits for a lost process.
+        """
+        self._poll("block_until_ready", x)
+        return _originals[0](x)
+
+    def _poll(self, call: str, x: Any) -> None:
+        pause = 1e-5
+        while not self._is_done(x):
+            self._check(call, self._newest is not None and not self._is_done(self._newest))
+            time.sleep(pause)
+            pause = min(1.5 * pause, _MAX_POLL_PAUSE)
+
+    def _check(self, call: str, is_stuck: bool) -> None:
+        """Raise if a process has failed and a multi-process launch still runs after `_ABORT_TIMEOUT`."""
+        if self._monitor.connection.lost or self._monitor.connection.failed:
+            now = time.monotonic()
+            self._lost_at = self._lost_at or now
+            if is_stuck and now > self._lost_at + _ABORT_TIMEOUT:
+                if self._newest is not None:
+                    for d in self._newest._sharding._internal_device_list:
+                        _jaxlib.immortalize(d.client)  # its destructor would wait for the stuck launch as well
+                raise self._monitor.make_error(call)
+
+
+def install(monitor: failure_handling.FailureMonitor) -> InterruptibleWaiter:
+    """Replace all waits for arrays by those of a new waiter, for the current session."""
+    global _installed
+    _installed = waiter = InterruptibleWaiter(monitor)
+    arrays._wait_for = _jaxlib.wait_for = _wait
+    _jaxlib.batched_block_until_ready = _wait_all
+    arrays._read_to_host = _read
+    return waiter
+
+
+def uninstall() -> None:
+    """Restore the waits of jaxlib at the end of a session."""
+    global _installed
+    if _installed is not None:
+        _installed = None
+        arrays._wait_for = _jaxlib.wait_for = _originals[0]
+        _jaxlib.batched_block_until_ready, arrays._read_to_host = _originals[1:]
+
+
+def _wait(x: Any) -> Any:
+    waiter = _installed
+    return _originals[0](x) if waiter is None else waiter.wait(x)
+
+
+def _wait_all(xs: Sequence[Any]) -> None:
+    for x in xs:
+        _wait(x)
+
+
+def _read(x: Any, sharding: Any, aval: Any) -> Any:
+    return _originals[2](_wait(x), sharding, aval)

@@ -1,0 +1,219 @@
+"""Describe a program that is about to be launched by several processes: a digest to compare, and text for errors."""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from lamina_ir import ClosedJaxpr, LaminaError, Literal, subprograms
+from lamina_tracing.extend import find_user_source
+
+from .peer_sockets import TOKEN_BYTES
+
+__all__ = ["MAX_DESCRIPTIONS", "MAX_WITH_TEXT", "AgreementError", "CollectiveTimeoutError", "describe_launch", "digest",
+           "make_error"]
+
+MAX_DESCRIPTIONS = 64   # descriptions that are forwarded
+MAX_WITH_TEXT = 8       # up to so many, each contains the text of its program
+_MAX_COLLECTIVES = 12   # collectives shown of a program
+_MAX_TEXT = 1 << 14     # characters of a program that are compared for the error
+
+
+class AgreementError(LaminaError, RuntimeError):
+    """Processes were about to launch different programs over their devices.
+
+    None of the data has been exchanged, and all these processes raise the error. The next launch that is the same in
+    all of them works.
+
+    >>> raise AgreementError("pmap of `step`: the processes launch different programs")
+    Traceback (most recent call last):
+    lamina_runtime._distributed.launch_description.AgreementError: pmap of `step`: the processes launch different programs
+    """
+
+
+class CollectiveTimeoutError(LaminaError, RuntimeError, TimeoutError):
+    """Some processes have not come to a launch within `config.collective_timeout_seconds`.
+
+    All processes that waited raise this, and so does a process that comes late. It is a RuntimeError like the other
+    errors of several processes, and a TimeoutError.
+
+    >>> raise CollectiveTimeoutError("pmap of `step`: process 1 has not come within 5 s")
+    Traceback (most recent call last):
+    lamina_runtime._distributed.launch_description.CollectiveTimeoutError: pmap of `step`: process 1 has not come within 5 s
+    """
+
+
+# --- one launch ---------------------------------------------------------------------------------------------------
+_CONSTANT = re.compile(r"stablehlo\.constant dense(_resource)?<[^>]*>")
+# Parameters whose values differ between processes though the program is the same
+_PER_PROCESS = frozenset(("axis_size", "devices", "global_arg_shapes", "here", "sharding"))
+
+
+def digest(program: Any) -> bytes:
+    """Return 16 bytes that are the same for the same program in all processes.
+
+    They depend on the module; on the operations with their literals, axes and groups; on the devices and the donated
+    arguments. Arrays in the closure of a function count by their types, as arguments do: they are data, and may differ
+    between processes. Nothing depends on the process: no source line, no address, no name except those in the module.
+    """
+    place = program.placement
+    asm = program.lowered.module.operation.get_asm(enable_debug_info=False, large_elements_limit=16)
+    hasher = blake2b(_CONSTANT.sub("constant", asm).encode(), digest_size=TOKEN_BYTES)
+    devices = [(int(d.process_index), int(d.id)) for d in place.devices]
+    hasher.update(repr((program.call, place.grid, place.one_member_per_device, devices, place.donated)).encode())
+    for name, size in place.axes:
+        hasher.update(f"{_stable_text(name)} {size}".encode())
+    # The constants were removed from the module, so the literals and parameters of the equations are added.
+    if program.source_program is not None:
+        for e, _ in _iter_equations(program.source_program):
+            literals = [_stable_text(v.val) for v in e.invars if type(v) is Literal]
+            params = [f"{n}={_stable_text(v)}" for n, v in sorted(e.params.items()) if n not in _PER_PROCESS]
+            hasher.update(f"{e.primitive.name}{literals}{params}".encode())
+    return hasher.digest()
+
+
+def _stable_text(x: Any) -> str:
+    """Format a value without anything that differs between processes, such as addresses or the order of sets."""
+    if isinstance(x, (str, bytes, int, float, complex, bool, type(None), type(Ellipsis), np.dtype)):
+        return repr(x)
+    if isinstance(x, (tuple, list, frozenset, set)):
+        parts = [_stable_text(n) for n in x]
+        return f"({', '.join(parts if isinstance(x, (tuple, list)) else sorted(parts))})"
+    if isinstance(x, (np.generic, np.ndarray)):
+        return repr(x.item()) if x.ndim == 0 else f"{x.dtype}{x.shape}"
+    return type(x).__qualname__
+
+
+def _format_axes(e: Any) -> str:
+    axes = [e.params[p] for p in e.primitive.axis_params]
+    flat = [n for a in axes for n in (a if isinstance(a, tuple) else (a,))]
+    return ", ".join(map(_stable_text, flat))
+
+
+def _iter_equations(closed: ClosedJaxpr) -> Iterator[tuple[Any, str]]:
+    """Yield (equation, its line and enclosing primitives) of a program and its subprograms, each subprogram once."""
+    seen = {closed}
+    todo: list[tuple[ClosedJaxpr, str, Any]] = [(closed, "", None)]
+    while todo:
+        program, inside, line = todo.pop()
+        later = []
+        for e in program.jaxpr.eqns:
+            at = e.source or line
+            yield e, (f", {at.file}:{at.line}" if at is not None else "") + inside
+            if e.primitive.subprograms:
+                name = e.primitive.name
+                within = inside if name in ("xla_call", "xla_pmap") else f"{inside or ', in'} {name}"
+                for s in subprograms(e):
+                    if s not in seen:
+                        seen.add(s)
+                        later.append((s, within, at))
+        todo += reversed(later)
+
+
+def describe_launch(program: Any) -> dict[str, Any]:
+    """Return a JSON object that describes a launch in the error of processes whose launches differ."""
+    closed, place = program.source_program, program.placement
+    collectives: list[str] = []
+    text = ""
+    if closed is not None:
+        for e, where in _iter_equations(closed):
+            if not e.primitive.axis_params or not e.invars:
+                continue
+            operands = ", ".join([v.aval.str_long() for v in e.invars])
+            more = "".join([f", {p}={e.params[p]!r:.80}" for p in ("axis_index_groups", "perm")
+                            if e.params.get(p) is not None])
+            collectives.append(f"{e.primitive.name} over {_format_axes(e)} of {operands:.200}{more}{where}")
+        text = f"{closed}"[:_MAX_TEXT]
+    at = find_user_source(1)
+    left_out = len(collectives) - _MAX_COLLECTIVES
+    return {"call": f"{program.call} of `{program.name}`", "processes": list(program.processes),
+            "devices": [int(d.id) for d in place.devices][:64], "count": len(place.devices),
+            "at": "" if at is None else f"{at.file}:{at.line}", "digest": _hex_digest(program),
+            "types": "" if closed is None else ", ".join([a.str_short() for a in closed.in_avals])[:400],
+            "collectives": collectives[:_MAX_COLLECTIVES] + ([f"and {left_out} more"] if left_out > 0 else []),
+            "text": text}
+
+
+def _hex_digest(program: Any) -> str:
+    return str(program.launch_group[1].hex())
+
+
+# --- all of them --------------------------------------------------------------------------------------------------
+def make_error(kind: str, descriptions: dict[int, dict[str, Any]], own: int, late: list[int]) -> Exception:
+    """Return the error of a launch that was not agreed: the same in all processes that have the same descriptions.
+
+    Args:
+      kind: "differ", "timeout", "interrupted" or "deadlock".
+      descriptions: process -> its launch, see `describe_launch`.
+      own: this process.
+      late: processes that have not come to the launch, or that wait in the deadlock.
+    """
+    ranks = sorted(descriptions)
+    wanted = {r for s in descriptions.values() for r in s["processes"]}
+    absent = sorted(wanted - set(ranks))
+    text = "\n".join(_format_launches(descriptions, absent))
+    if kind == "timeout":
+        s = descriptions[own]
+        what = f" ({s['collectives'][0]})" if s["collectives"] else ""
+        return CollectiveTimeoutError(
+            f"{s['call']}{what}: {_processes(late)} did not come to this launch within collective_timeout_seconds; "
+            f"none of its data has been exchanged\n{text}\nA process that comes late raises this too; the next launch "
+            "that all come to works")
+    if kind == "interrupted":
+        call = descriptions[own]["call"]
+        return AgreementError(f"{call}: a process was interrupted while it waited for the others to launch this; none "
+                              f"of its data has been exchanged\n{text}")
+    if kind == "deadlock":
+        return AgreementError(
+            f"{_processes(late)} wait for one another, each to come to its launch: none of these can begin, and none "
+            f"of their data has been exchanged\n{text}\n{_FIX}")
+    return AgreementError(
+        f"{_processes(ranks)} launch different programs over their devices; none of their data has been exchanged\n"
+        f"{text}\n{_FIX}")
+
+
+_FIX = ("Every process must launch the same programs over several processes, in one order. The next launch that is the "
+        "same in all of them works")
+
+
+def _processes(ranks: list[int]) -> str:
+    shown = ", ".join(map(str, ranks[:16])) + (f" and {len(ranks) - 16} more" if len(ranks) > 16 else "")
+    return f"process {shown}" if len(ranks) == 1 else f"processes {shown}"
+
+
+def _format_launches(descriptions: dict[int, dict[str, Any]], absent: list[int]) -> Iterator[str]:
+    """Yield the lines of the error: equal launches once, with their collectives and the difference from the first."""
+    equal: dict[Any, list[int]] = {}
+    for r in sorted(descriptions):
+        s = descriptions[r]
+        equal.setdefault((s["digest"], s["at"], s["number"], s["call"]), []).append(r)
+    for at, ranks in enumerate(equal.values()):
+        s = descriptions[ranks[0]]
+        devices = f"{s['count']} devices of {_processes(s['processes'])}"
+        line = f"  {_processes(ranks)}: launch {s['number']}, {s['call']}({s['types']}) over {devices}"
+        yield line + (f", at {s['at']}" if s["at"] else "")
+        for c in s["collectives"] or ["no collectives of its own; the compiler may put some in"]:
+            yield f"      {c}"
+        if at:
+            first = descriptions[min(descriptions)]
+            if s["digest"] != first["digest"] and s["collectives"] == first["collectives"]:
+                yield from _format_difference(min(descriptions), first, ranks[0], s)
+    if absent:
+        yield f"  {_processes(absent)}: not there"
+
+
+def _format_difference(one: int, a: dict[str, Any], other: int, b: dict[str, Any]) -> Iterator[str]:
+    """Yield lines that show where two programs with equal collectives differ."""
+    if a["devices"] != b["devices"]:
+        yield f"      devices: process {one} names {a['devices']}, process {other} {b['devices']}"
+    lines = zip((a.get("text") or "").splitlines(), (b.get("text") or "").splitlines())
+    for x, y in lines:
+        if x != y:
+            yield f"      first difference: process {one} `{x.strip():.160}`"
+            yield f"                        process {other} `{y.strip():.160}`"
+            return
+    if a["devices"] == b["devices"]:
+        yield (f"      their collectives are the same, but not all else: numbers, donated arguments, names "
+               f"(digests {a['digest'][:8]}, {b['digest'][:8]})")

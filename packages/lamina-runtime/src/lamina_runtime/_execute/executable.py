@@ -1,0 +1,427 @@
+"""Compile a program for one placement, and launch it: place its arguments, run it, wrap its results."""
+from __future__ import annotations
+
+import time
+import weakref
+from collections import namedtuple
+from collections.abc import Sequence
+from typing import Any
+
+from lamina_ir import (CallbackError, ClosedJaxpr, ExecutionError, config, has_ordered_effects, subprograms,
+                       thread_effect_token)
+from lamina_ir.extend import Placement, Tiles, join_member_tiles
+from lamina_lowering import lower, merged_rules
+from lamina_parallel.extend import mesh_in_scope, lower_xmaps
+from lamina_tracing.extend import logger, log_cache_miss
+
+from .. import _jaxlib
+from .._array import arrays, transfer
+from .._backend import backends, client_state, error_translation, launch_guards, peer_errors
+from .._compile import dump_ir, executable_cache
+from .._debug import nan_checks
+from . import effects
+from .._launch import multi_process, observers
+from .._sharding import shardings
+from .._jaxlib import ArrayImpl, SingleDeviceSharding
+from .._placement.resolve import device_names, program_mesh
+from .._compile.compile_effort import CompileEffort, compile_effort
+
+__all__ = ["CompiledProgram", "FastPath", "get_or_compile", "make_execution_error", "no_execution", "place_arg"]
+
+no_execution = config.Option("no_execution", False, help="raise an error instead of running a compiled program, also "
+                                                         "for "
+                             "a single primitive; for tools that only trace, lower and compile")
+
+# The tuple that jaxlib's call object needs to run a signature without Python. jaxlib reads the fields by name.
+FastPath = namedtuple("FastPath", "xla_executable out_pytree_def in_shardings out_shardings out_avals out_committed "
+                                  "kept_var_bitvec in_device_local_layouts const_args")
+
+
+def compile_and_log(low: Any, devices: tuple[Any, ...], options: Any, call: str, name: str, closed: ClosedJaxpr) -> Any:
+    """Compile a lowered program; log it with `config.log_compiles`, and write it to a file with `config.dump_ir_to`."""
+    if dump_ir.dump_ir_to.value is not None:
+        dump_ir.dump(call, name, low, closed)
+    if not config.log_compiles.value:
+        return executable_cache.compile(low, devices, options)
+    start, stats_before = time.perf_counter(), executable_cache.cache_stats()
+    executable = executable_cache.compile(low, devices, options)
+    stats_after = executable_cache.cache_stats()
+    source = ("found in memory" if stats_after.memory_hits > stats_before.memory_hits else "loaded from disk"
+              if stats_after.disk_hits > stats_before.disk_hits else "compiled")
+    types = ", ".join(a.str_long() for a in closed.in_avals)
+    logger.warning("`%s` (%s) for %s: %s in %.4f s", name, types, device_names(devices), source,
+                   time.perf_counter() - start)
+    return executable
+
+
+class CompiledProgram:
+    """A compiled program with everything a launch needs.
+
+    Args:
+      call: the kind of call: `jit`, `pmap`, `evaluation`.
+      closed: the program.
+      name: the name of the function.
+      placement: its devices and shardings.
+      keep_unused: whether unused arguments are passed to the executable.
+      compiler_options: the user's options of the compiler.
+      rules: the lowering rules.
+
+    Attributes:
+      in_shardings, out_shardings: jaxlib shardings of all arguments and results.
+      result_handlers: jaxlib objects that wrap the device buffers of each result as an array.
+      named_results: (mesh, user shardings) -> (result handlers, shardings) with NamedShardings over that mesh.
+      window: the window in which launches with collectives are counted; None if it has none, or spans processes.
+      launcher, processes: if its devices belong to several processes, the launcher and the process numbers; else None
+        and ().
+      first_launch_done: whether its devices have connected to each other, which happens in the first launch.
+      launch_group: the data that the launch consistency check stores for it.
+      used_args: for each argument whether the executable takes it.
+      effect_order: the sequence of ordered effects of its device; None if it has none.
+    """
+
+    __slots__ = ("call", "executable", "loaded", "lowered", "placement", "in_shardings", "out_shardings", "result_handlers",
+                 "const_args", "used_args", "window", "launcher", "processes", "first_launch_done", "launch_group",
+                 "in_avals", "out_avals",
+                 "_closed", "effect_order", "effectful", "name", "named_results", "_mesh", "__weakref__")
+
+    def __init__(self, call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool,
+                 compiler_options: tuple[tuple[str, Any], ...], rules: Any) -> None:
+        devices, here = placement.devices, placement.visible_devices
+        self.call, self.name, self.placement = call, name, placement
+        self._closed = weakref.ref(closed)  # weak, because the program's memo holds this object
+        self.in_avals, self.out_avals = closed.in_avals, closed.out_avals
+        self.effectful = closed.jaxpr.effectful
+        self.launcher, self.processes = multi_process.multi_process_launcher(devices)
+        self.first_launch_done = len(devices) == 1
+        self.launch_group = None
+        # Ordered effects pass a token through the program, as its last operand and last result. It is never donated.
+        self.effect_order = None
+        ordered = has_ordered_effects(closed)
+        if ordered:
+            if placement.one_member_per_device:
+                raise ValueError(f"{call} of `{name}`: ordered effects need a single device, and the devices of a map "
+                                 "run at the same time; use ordered=False")
+            if len(devices) > 1:
+                raise ValueError(f"jit of `{name}`: ordered effects need a single device; this program runs on "
+                                 f"{len(devices)}. Use ordered=False")
+            self.effect_order = effects.get_effect_order(devices[0])
+            if placement.donated:
+                placement = placement._replace(donated=(*placement.donated, False))
+        self._mesh = program_mesh(closed) if placement.partitions > 1 or placement.one_member_per_device else None
+        if self._mesh is not None and placement.one_member_per_device and placement.local_devices:
+            self._mesh = self._mesh.local_mesh  # the local view
+        kind = "pmap_" if self._mesh is None else "shard_map_"
+        member_devices = here[:len(here) // placement.local_members]
+        by_id = None
+        if placement.partitions > 1:
+            by_id = sorted(range(len(member_devices)), key=lambda i: member_devices[i].id)
+        self.lowered = low = lower(thread_effect_token(closed) if ordered else closed, placement=placement, rules=rules,
+                                   name=f"{kind if placement.one_member_per_device else ''}{name}", keep_unused=keep_unused,
+                                   platform=backends.lowering_platform(devices[0]), partition_order=by_id)
+        n_out = len(closed.out_avals)
+        split = placement.partitions > 1
+        unspecified = tuple([t is None for t in placement.out_tiles]) if placement.out_tiles else (True,) * n_out
+        if self.processes:
+            compiler_options = (*_jaxlib.multi_process_overrides(low.platform), *compiler_options)
+        fast_compile, rolled_loops = compile_effort(closed) if len(devices) == 1 else CompileEffort()
+        options = executable_cache.CompileSettings(*placement.grid, unspecified if split else (), fast_compile,
+                                    len(devices) > 1 and bool(getattr(low, "host_functions", ())),
+                                    getattr(low, "shardy", False), compiler_options, rolled_loops)
+        self.loaded = compile_and_log(low, devices, options, call, name, closed)
+        self.executable = self.loaded.executable
+        self.used_args = low.used_args[:-1] if ordered else low.used_args
+        make_sharding = shardings.process_part_sharding if placement.local_devices else shardings.tiled_sharding
+        everywhere = make_sharding(here, Tiles())
+        self.in_shardings = [everywhere if t is None else make_sharding(here, t) for t in placement.in_tiles] or [
+            everywhere] * len(self.used_args)
+        launch_guards.check_constants(call, name, low.const_args)
+        self.const_args = [place_arg(c, everywhere) for c in low.const_args]
+        # Results without a user sharding have the sharding that the compiler chose. No tiles means replicated.
+        compiler_shardings = self.executable.get_output_shardings() if split else None
+        chosen = [Tiles()] * n_out if compiler_shardings is None else [_tiles_from_proto(p) for p in compiler_shardings]
+        if placement.local_devices and split:  # each process holds a replica as far as XLA knows; take the part in this process
+            own = [devices.index(d) for d in member_devices]
+            chosen = join_member_tiles(closed, placement, [t.block_on(own)[0] for t in chosen])
+        user_outs = placement.out_tiles or (None,) * n_out
+        self.out_shardings = [make_sharding(here, c if t is None else t) for t, c in zip(user_outs, chosen)]
+        if self._mesh is not None and placement.one_member_per_device and (len(here) > 1 or not placement.local_devices):
+            self.out_shardings = [shardings.as_named_sharding(self._mesh, s, a.ndim)
+                                  for s, a in zip(self.out_shardings, closed.out_avals)]
+        if ordered:
+            self.out_shardings.append(everywhere)
+        avals = [*closed.out_avals, *low.out_avals[n_out:]]
+        self.result_handlers = [_jaxlib.result_handler(a, s, placement.committed) for a, s in zip(avals, self.out_shardings)]
+        self.named_results: dict[Any, tuple[list[Any], list[Any]]] = {}
+        # Launches with collectives are counted in a window, which limits how many are in flight. Multi-process launches
+        # need none: they run one at a time.
+        if self.launcher is not None:
+            self.window = None
+        elif placement.one_member_per_device:
+            self.window = launch_guards.client_window(devices[0].client) if has_collectives(closed) else None
+        else:
+            self.window = launch_guards.collective_window(self.executable, devices[0]) if len(devices) > 1 else None
+
+    @property
+    def source_program(self) -> ClosedJaxpr | None:
+        """The source program; None if it has been freed."""
+        return self._closed()
+
+    def result_shardings(self, flat: Sequence[Any], user_shardings: Any = None) -> tuple[list[Any], list[Any]]:
+        """Return result handlers and shardings, as NamedShardings if a mesh over exactly these devices is known.
+
+        The mesh is looked up in: the user shardings, the arguments, the mesh in scope, the sharding constraints.
+        """
+        placement = self.placement
+        if placement.one_member_per_device or placement.local_devices or not placement.committed:
+            return self.result_handlers, self.out_shardings
+        devices = placement.devices
+        mesh: Any = None
+        for x in flat:
+            if type(x) is ArrayImpl and x._sharding._mesh is not None:
+                mesh = x._sharding._mesh
+                if mesh.flat_devices == devices:
+                    break
+        for other in (None if user_shardings is None else user_shardings.mesh, mesh, mesh_in_scope(), self._mesh):
+            if other is not None and other.flat_devices == devices:
+                return self._name_results(other, None if user_shardings is None else user_shardings.outs)
+        return self.result_handlers, self.out_shardings
+
+    def _name_results(self, mesh: Any, user_outs: Sequence[Any] | None) -> tuple[list[Any], list[Any]]:
+        key = mesh, None if user_outs is None else tuple([0 if s is None else s.alias_id for s in user_outs])
+        found = self.named_results.get(key)
+        if found is None:
+            if len(self.named_results) > 64:
+                self.named_results.clear()
+            avals = self.out_avals
+            shardings_out = [s if s is not None and s._mesh is not None else shardings.as_named_sharding(mesh, p, a.ndim)
+                             for s, p, a in zip(user_outs or (None,) * len(avals), self.out_shardings, avals)]
+            shardings_out += self.out_shardings[len(avals):]
+            handlers = [h if s is p else _jaxlib.result_handler(a, s, True) for h, s, p, a in zip(
+                self.result_handlers, shardings_out, self.out_shardings, avals)] + self.result_handlers[len(avals):]
+            found = self.named_results[key] = handlers, shardings_out
+        return found
+
+    def run(self, flat: Sequence[Any], user_shardings: Any = None) -> list[Any]:
+        """Launch on flat arguments with any placement, and return the flat results.
+
+        `user_shardings` are those of arguments and results, or None.
+        """
+        if no_execution.ever_enabled and no_execution.value:
+            raise RuntimeError(f"{self.call} of `{self.name}`: config no_execution is set, and this would run a "
+                               "compiled program. Trace, lower and compile it instead (lower(...).compile()), or unset "
+                               "it")
+        handlers = self.result_shardings(flat, user_shardings)[0]
+        args = list(self.const_args)
+        if args:
+            launch_guards.check_constants(self.call, self.name, args)
+        args += [place_arg(x, s, a) for x, k, s, a in zip(flat, self.used_args, self.in_shardings, self.in_avals) if k]
+        failures, failure = self.loaded.failures, None
+        if failures is None:
+            outs = self._start(args, handlers)
+        else:
+            try:
+                outs = failures.launch_and_wait(f"{self.call} of `{self.name}`", lambda: self._start(args, handlers))
+            except CallbackError as e:
+                if self.launcher is None:
+                    raise
+                outs, failure = [], e
+        if self.window is not None:
+            self.window.note_launch(outs)
+        checked = nan_checks.is_enabled()
+        if checked or self.launcher is not None and failures is not None:
+            closed = self._closed()
+            assert closed is not None
+            if self.launcher is not None:
+                nan_checks.check_results_multi_process(self.name, closed, self.placement, flat, outs, failure)
+            else:
+                # Name the primitive if this is the program of one eager primitive. For control flow, find the equation
+                # inside.
+                eqns, is_parallel = closed.jaxpr.eqns, len(self.placement.devices) > 1
+                is_single_primitive = len(eqns) == 1 and eqns[0].source is None and not eqns[0].primitive.subprograms
+                nan_checks.check_results(self.name, outs, closed, flat,
+                                    eqns[0].primitive.name if is_single_primitive else None,
+                                    self.placement if is_parallel or self.placement.one_member_per_device else None)
+        if observers.watchers:
+            observers.notify(self, flat, outs)
+        return list(outs)
+
+    def _start(self, args: list[Any], handlers: list[Any]) -> Sequence[Any]:
+        if self.launcher is not None:
+            return self.launcher.launch(self, args, lambda: self._launch(args, handlers))
+        if not self.first_launch_done:
+            self.first_launch_done = True
+            launcher = client_state.current.launcher
+            if launcher is not None:
+                return launcher.launch_local_first(lambda: self._launch(args, handlers), args)
+        return self._launch(args, handlers)
+
+    def _launch(self, args: list[Any], handlers: list[Any]) -> list[Any]:
+        order = self.effect_order
+        if not self.effectful:
+            return self.executable.execute_sharded(args).consume_with_handlers(handlers)
+        if order is None:
+            result = self.executable.execute_sharded(args, with_tokens=True)
+            outs = result.consume_with_handlers(handlers)
+            self._note_launch(result.consume_token())
+            return outs
+        with order.lock:
+            try:
+                result = self.executable.execute_sharded([*args, order.token()], with_tokens=True)
+            except _jaxlib.LAUNCH_ERRORS:
+                order.reset()
+                raise
+            *outs, token = result.consume_with_handlers(handlers)
+            order.set_token(token)
+            effects.note_launch(result.consume_token())
+        return outs
+
+    def _note_launch(self, receipt: Any) -> None:
+        if self.loaded.failures is None:
+            effects.note_launch(receipt)
+        else:
+            receipt.block_until_ready()
+
+    def fast_path(self, flat: Sequence[Any], out_tree: Any, user_shardings: Any = None) -> Any:
+        """Return the data with which jaxlib runs further calls of this signature without Python; None if it must not.
+
+        Python is needed for: multi-process launches, errors of callbacks, launch watchers, NaN checks on several
+        devices, results that are not a jaxlib tree. It is also needed for an argument with the right number of devices
+        but another sharding, because jaxlib would use its shards unchanged.
+        """
+        if self.launcher is not None or self.lowered.host_functions or type(out_tree) is not _jaxlib.PyTreeDef:
+            return None
+        if observers.watchers:
+            return None
+        n = len(self.placement.devices)
+        if (n > 1
+            or self.placement.one_member_per_device) and nan_checks.is_enabled():  # its report names devices of the placement
+            return None
+        for x, k, s in zip(flat, self.used_args, self.in_shardings):
+            if k and type(x) is ArrayImpl and x._sharding is not s and x._sharding != s:
+                if x._sharding.num_devices == n and type(x._sharding) is not SingleDeviceSharding:
+                    return None
+        n_const, n_out = len(self.const_args), len(self.result_handlers)
+        used_args = [True] * n_const + list(self.used_args)
+        in_shardings = [c._sharding for c in self.const_args] + [s for s, k in zip(self.in_shardings, self.used_args) if k]
+        return FastPath(self.executable, out_tree, in_shardings, self.result_shardings(flat, user_shardings)[1], self.out_avals,
+                        [self.placement.committed] * n_out, used_args, [None] * len(in_shardings), self.const_args)
+
+
+def _tiles_from_proto(proto: Any) -> Tiles:
+    tiles = _jaxlib.sharding_from_proto(proto)
+    return Tiles.parse(str(tiles)) if tiles.is_tiled() else Tiles()
+
+
+def has_collectives(closed: ClosedJaxpr) -> bool:
+    """Return whether a program has collectives, so that the members of its map wait for each other."""
+    todo, seen = [closed], {closed}  # nested programs can be shared at every level; visit each once
+    for program in todo:
+        for e in program.jaxpr.eqns:
+            if e.primitive.axis_params and e.invars:
+                return True
+            fresh = [s for s in subprograms(e) if s not in seen]
+            seen.update(fresh)
+            todo += fresh
+    return False
+
+
+def place_arg(x: Any, sharding: Any, aval: Any = None) -> Any:
+    """Return an argument with the sharding that the program expects."""
+    if type(x) is ArrayImpl:
+        old = x._sharding
+        if old is sharding or old == sharding:
+            return x
+        if old.num_devices == 1 and sharding.num_devices == 1:
+            single = arrays.as_single_device_array(x)
+            if single._sharding._device == shardings.sharding_devices(sharding)[0]:
+                return single
+        if type(sharding) is SingleDeviceSharding and type(old) is SingleDeviceSharding:
+            return arrays.put_pieces(x.aval, sharding, [x], [sharding._device], x._committed)
+        if type(old) is SingleDeviceSharding and old.on_host and not x._committed and sharding.on_host:
+            # Not committed, and CPU memory can be read by the host: slicing on the host takes half the time of slicing
+            # on the device and copying.
+            return transfer.put_with_sharding(arrays.host_value(x), x.aval, sharding)
+        return transfer._move_array(x, sharding)
+    if type(sharding) is SingleDeviceSharding:
+        return arrays.put(x, sharding._device, False, aval)
+    return transfer.put_with_sharding(x, aval if aval is not None else transfer._arg_aval("jit", x), sharding)
+
+
+def get_or_compile(call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool = False,
+                compiler_options: tuple[tuple[str, Any], ...] = (), rules: Any = None) -> CompiledProgram:
+    """Return the program compiled for a placement, from the cache if it is there.
+
+    Args:
+      call, closed, name, placement, keep_unused: as for `CompiledProgram`.
+      compiler_options: the user's options of the compiler.
+      rules: the lowering rules of a call that is already lowered; None, or those of another platform: the current
+        rules.
+    """
+    closed = lower_xmaps(closed)
+    platform = backends.lowering_platform(placement.devices[0])
+    if rules is None or rules.platform != platform:
+        rules = merged_rules(platform)
+    # `_explain_miss` reads this tuple by position.
+    key = ("xla", placement, keep_unused, rules.version, compiler_options, name if placement.one_member_per_device else None)
+
+    def make() -> CompiledProgram:
+        if config.explain_cache_misses.value:
+            _explain_miss(closed, name, key)
+        return CompiledProgram(call, closed, name, placement, keep_unused, compiler_options, rules)
+
+    return executable_cache.memoize(closed, key, make)
+
+
+def _explain_miss(closed: ClosedJaxpr, name: str, key: tuple[Any, ...]) -> None:
+    """Log why a program that was compiled before is compiled again: the difference from the most similar cached key."""
+    known = [k for k in closed.memo_keys() if isinstance(k, tuple) and k[0] == "xla"]
+    if not known:
+        return
+    new: Placement = key[1]
+
+    def reasons(old: tuple[Any, ...]) -> list[str]:
+        found, old_placement = [], old[1]
+        if old_placement.devices != new.devices:
+            found.append(f"devices changed from {device_names(old_placement.devices)} to {device_names(new.devices)}")
+        if old_placement.committed != new.committed:
+            found.append("arguments are committed to their device now" if new.committed else
+                         "arguments are not committed to a device now")
+        for i, (a, b) in enumerate(zip(old_placement.in_tiles or new.in_tiles, new.in_tiles or old_placement.in_tiles)):
+            if a != b:
+                found.append(f"sharding of flat argument {i} changed from {_format_tiles(a)} to {_format_tiles(b)}")
+        if old_placement.donated != new.donated or old[2] != key[2]:
+            found.append("donated or used arguments changed")
+        if old[3] != key[3]:
+            found.append("lowering rules were redefined")
+        if old_placement.out_tiles != new.out_tiles:
+            found.append("out_shardings changed")
+        if old[4] != key[4]:
+            found.append(f"compiler_options changed from {dict(old[4])} to {dict(key[4])}")
+        return found
+
+    log_cache_miss("compile", name, min(map(reasons, known), key=len) or ["it was evicted from the cache"])
+
+
+def _format_tiles(tiles: Tiles | None) -> str:
+    return "none" if tiles is None else tiles.text()
+
+
+def make_execution_error(call: str, name: str, error: Exception) -> BaseException:
+    """Convert a jaxlib error to an error of this package; the original becomes its cause.
+
+    If a callback raised an exception, that exception becomes the cause of the original. KeyboardInterrupt and
+    SystemExit of a callback are returned unchanged.
+    """
+    callback_error = error_translation.find_callback_error(error)
+    if callback_error is not None:
+        if not isinstance(callback_error, Exception):
+            return callback_error
+        error.__cause__ = callback_error
+        return error_translation.callback_error_class(callback_error)(f"{call} of `{name}`: {callback_error}")
+    peer_error = peer_errors.peer_error_for(f"{call} of `{name}`", error)
+    if peer_error is not None:
+        return peer_error
+    if "Disallowed" in str(error):
+        return ExecutionError(f"{call} of `{name}`: the transfer guard refuses to move an argument: {error}. Move it "
+                              "with device_put before the call, or allow it with lamina.transfer_guard('allow')")
+    return ExecutionError(f"{call} of `{name}`: the compiled program could not be built or failed: {error}")

@@ -1,0 +1,243 @@
+"""Launch programs whose devices belong to several processes.
+
+Before a launch, all processes of the program check that they launch the same one. A failed launch is reported to the
+others.
+"""
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, config, prims, shaped
+from lamina_tracing import hooks
+
+from .. import _jaxlib
+from .._backend import backends, client_state, error_translation, launch_guards, peer_errors
+
+__all__ = ["MultiProcessLauncher", "MultiProcessProgram", "active_sessions", "agreement",
+           "collective_timeout_seconds", "multi_process_launcher"]
+
+_Outs = TypeVar("_Outs", bound=Sequence[Any])
+_AXIS = "own"
+active_sessions: list[Any] = []  # the session of `distributed`, if there is one
+
+
+def _check_before_initialize(value: Any) -> None:
+    if active_sessions:
+        raise RuntimeError(f"config agreement: {value!r} must be chosen before distributed.initialize, the same in all "
+                           "processes")
+
+
+def _check_timeout(value: Any) -> None:
+    if value is not None and not 0 < value < 1e8:
+        raise ValueError("config collective_timeout_seconds: expected a number of seconds above 0, or None; got "
+                         f"{value!r}")
+
+
+agreement = config.Option("agreement", "every", choices=("every", "first", "off"), check=_check_before_initialize,
+                          help="which launches over several processes are compared beforehand: 'every', the 'first' of each "
+                               "program, or none ('off'); the same in all processes, chosen before distributed.initialize")
+collective_timeout_seconds = config.Option("collective_timeout_seconds", None, kind=float, check=_check_timeout,
+                                           help="seconds that a launch over several processes waits for the other processes; "
+                                                "None: no limit")
+
+
+class MultiProcessProgram(Protocol):
+    """A program over several processes: the attributes that a launch needs.
+
+    Attributes:
+      call, name: the calling API function and the name of the user's function, for error messages.
+      processes: indices of the processes whose devices it runs on, ascending.
+      placement, lowered, loaded: its placement on devices, the lowered module and the executable.
+      first_launch_done: whether its device groups are connected. Set by `MultiProcessLauncher`.
+      source_program: the program as a jaxpr, or None if there is none.
+      launch_group: the launch group and digest, cached by `launch_agreement`. None at first.
+    """
+
+    call: str
+    name: str
+    processes: tuple[int, ...]
+    placement: Any
+    lowered: Any
+    loaded: Any
+    first_launch_done: bool
+    launch_group: Any
+
+    @property
+    def source_program(self) -> Any: ...
+
+
+class MultiProcessLauncher:
+    """Launches the multi-process programs of one session. Installed in the client state, which has None for one
+    process.
+
+    Attributes:
+      monitor: knows which processes have failed.
+      check_agreement: called with the program before each launch. Raises if the processes launch different programs.
+      waiter: waits for results if jaxlib cannot abort a wait for a lost process (GPU). None if it can.
+    """
+
+    def __init__(self, monitor: peer_errors.FailureMonitor) -> None:
+        self.monitor = monitor
+        self.waiter: Any = None
+        self.check_agreement: Callable[[MultiProcessProgram], None] = _accept
+        self._first_lock = threading.Lock()
+        self._launch_numbers: dict[tuple[int, ...], Iterator[int]] = {}
+        self._local_devices_connected = False
+        self._latest: Any = None  # a view of one result of the latest launch, if that may be running or have failed
+
+    def launch(self, program: MultiProcessProgram, args: Sequence[Any], start: Callable[[], _Outs]) -> _Outs:
+        """Return `start()`, which launches a multi-process program on `args`, once the previous launch has ended.
+
+        Raises:
+          ProcessLostError: a process was lost, or one of the program's has left, before or during the launch.
+          LaunchFailedError: an earlier launch failed in some processes but not in all.
+
+        An error raised by `start` in this process is reported to the other processes.
+        """
+        self.monitor.check(program)
+        self.check_agreement(program)
+        if self._latest is not None:
+            self._await_latest(program)
+        numbers = self._launch_numbers.get(program.processes)
+        numbers = numbers or self._launch_numbers.setdefault(program.processes, itertools.count())
+        number = next(numbers)
+        try:
+            outs = start() if program.first_launch_done else self._launch_first(program, number, start)
+        except (peer_errors.ProcessLostError, peer_errors.LaunchFailedError):
+            raise
+        except BaseException as e:
+            if isinstance(e, _jaxlib.LAUNCH_ERRORS) and not error_translation.find_callback_error(e):
+                lost = peer_errors.peer_error_for(f"{program.call} of `{program.name}`", e)
+                if lost is not None:
+                    raise lost from e
+            self._report_failure(program, number, e)
+            raise
+        if self.waiter is not None:
+            self.waiter.note_launch(outs)
+        elif outs:
+            self._latest = _view_if_running(outs)
+        return outs
+
+    def _await_latest(self, program: MultiProcessProgram) -> None:
+        """Wait for the previous launch: one multi-process launch runs at a time.
+
+        The loss of a process may end one device's collective early and free the buffer that Gloo was to fill. If
+        another device of this process is further on, it still sends to that buffer. Gloo then stops reading that
+        connection, and does not even see its end: work that the first device had queued behind would hang there for
+        half an hour.
+        """
+        latest, self._latest = self._latest, None
+        error = _wait_all([latest])
+        lost = None if error is None else peer_errors.peer_error_for(f"{program.call} of `{program.name}`", error)
+        if lost is not None:
+            raise lost from error
+
+    def _report_failure(self, program: MultiProcessProgram, number: int, error: BaseException) -> None:
+        """Report that an agreed launch failed here: the other processes may wait for this process's data."""
+        launch = blake2b(f"{program.processes} {number}".encode(), digest_size=16).hexdigest()
+        self.monitor.report_launch_failure(f"{program.call} of `{program.name}`", launch, len(program.processes), error)
+
+    def _launch_first(self, program: MultiProcessProgram, number: int, start: Callable[[], _Outs]) -> _Outs:
+        """Launch a program for the first time, and wait: jaxlib may block while it connects devices."""
+        with self._first_lock:
+            if not self._local_devices_connected:  # before others: after a loss they could not be connected any more
+                self._local_devices_connected = True
+                connect_local_devices()
+        call = f"{program.call} of `{program.name}`"
+        outs, error = self.monitor.run_in_worker_thread(call, lambda: self._start_and_wait(start))
+        if error is not None:
+            lost = peer_errors.peer_error_for(call, error)
+            if lost is not None:
+                raise lost from error
+            self._report_failure(program, number, error)  # the results raise it again in whatever reads them here
+        program.first_launch_done = True
+        return outs
+
+    def _start_and_wait(self, start: Callable[[], _Outs]) -> tuple[_Outs, Exception | None]:
+        outs = start()
+        if self.waiter is not None:
+            self.waiter.note_launch(outs)
+        return outs, _wait_all(outs)
+
+    def launch_local_first(self, start: Callable[[], _Outs], args: Sequence[Any]) -> _Outs:
+        """Return `start()`: the first launch, on `args`, of a program over several devices of this process.
+
+        Wait for it, so that all connections made meanwhile are known to be local. Those are preserved when a process is
+        lost.
+        """
+        _wait_all(args)
+        with self.monitor.preserve_connections():
+            outs = start()
+            _wait_all(outs)
+        return outs
+
+    def raise_if_lost(self, call: str, suspects: Iterable[int] = (), cause: BaseException | None = None) -> None:
+        """Wait shortly for the coordinator's report on a broken connection, and raise if a process has failed.
+
+        Args:
+          call: the operation that failed, for the message.
+          suspects: processes at the other end of the connection. Without a report they are considered lost.
+          cause: the error of the connection.
+        Raises:
+          ProcessLostError: a process is lost or has left. Returns if there is neither a report nor a suspect.
+        """
+        if self.monitor.confirm_failure(suspects):
+            raise self.monitor.make_error(call) from cause
+
+
+def _view_if_running(outs: Sequence[Any]) -> Any:
+    """Return an array that shares the buffer of the smallest result, or None if that is computed.
+
+    A result above `MAX_HELD_BYTES` is waited for instead of held. If it failed, the view is returned too: it raises
+      later.
+    """
+    smallest = outs[0] if len(outs) == 1 else min(outs, key=lambda x: x.nbytes)
+    if smallest.nbytes > launch_guards.MAX_HELD_BYTES or smallest.is_ready():
+        if _wait_all([smallest]) is None:
+            return None
+    return smallest._rewrap_with_aval_and_sharding(smallest.aval, smallest._sharding)
+
+
+def _wait_all(arrays: Sequence[Any]) -> Exception | None:
+    """Wait for all arrays. Return the first error; the array raises it again when it is read."""
+    error = None
+    for x in arrays:
+        try:
+            _jaxlib.wait_for(x)
+        except _jaxlib.LAUNCH_ERRORS as e:
+            error = error or e
+    return error
+
+
+def _accept(program: MultiProcessProgram) -> None:
+    """Accept every launch: the default of `MultiProcessLauncher.check_agreement`."""
+
+
+def connect_local_devices() -> None:
+    """Run a psum over the devices of this process, if there are several, so that Gloo connects them."""
+    devices = backends.local_devices()
+    n = len(devices)
+    if n == 1:
+        return
+    member, stacked = Var(shaped((), np.dtype("float32"))), Var(shaped((n,), np.dtype("float32")))
+    out = Var(member.aval)
+    psum = Eqn(prims.psum_p, [member], [out], dict(axes=(_AXIS,), axis_index_groups=None))
+    body = ClosedJaxpr(Jaxpr((), [member], [psum], [out]))
+    result = Var(stacked.aval)
+    mapped = Eqn(prims.xla_pmap_p, [stacked], [result], dict(
+        axis_name=_AXIS, axis_size=n, backend=None, call_jaxpr=body, devices=tuple(devices), donated_invars=(False,),
+        global_arg_shapes=(None,), global_axis_size=n, in_axes=(0,), name="own devices", out_axes=(0,)))
+    closed = ClosedJaxpr(Jaxpr((), [stacked], [mapped], [result]))
+    hooks.evaluator.program(closed, [np.zeros(n, np.float32)])
+
+
+def multi_process_launcher(devices: Iterable[Any]) -> tuple[MultiProcessLauncher | None, tuple[int, ...]]:
+    """Return (launcher, process indices) of a program on these devices; (None, ()) if all are of one process."""
+    launcher = client_state.current.launcher
+    processes = tuple(sorted({int(d.process_index) for d in devices})) if launcher is not None else ()
+    return (launcher, processes) if len(processes) > 1 else (None, ())

@@ -1,0 +1,90 @@
+"""Notify watchers of each launch of a compiled program: the program, its arguments and results.
+
+While a watcher is registered, all calls pass through Python: jaxlib's fast path gets no new entries, and its old ones
+are invalidated. Without watchers the cost is one test of an empty list, in calls that pass through Python anyway.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from lamina_ir import ClosedJaxpr, config
+from lamina_ir.extend import Placement, invalidate_caches
+
+__all__ = ["Launch", "notify", "unwatch_launches", "watch_launches", "watchers", "watching_launches"]
+
+
+class Launch(NamedTuple):
+    """One launch of a compiled program.
+
+    Attributes:
+      call: the kind of call: `jit`, `pmap`, `evaluation`.
+      name: of the function, or of the primitive.
+      program: the program.
+      arguments, results: flat; the arguments are those of the call, and donated ones can no longer be read.
+      placement: the devices, and how arguments and results were placed on them.
+    """
+
+    call: str
+    name: str
+    program: ClosedJaxpr | None
+    arguments: Sequence[Any]
+    results: Sequence[Any]
+    placement: Placement
+
+
+watchers: list[Callable[[Launch], Any]] = []
+
+
+def watch_launches(watcher: Callable[[Launch], Any]) -> None:
+    """Call a function after every launch from now on, in all threads.
+
+    Args:
+      watcher: called with a `Launch`, whose results may not be computed yet. If it raises, the launching call raises.
+    Raises:
+      TypeError: `watcher` is not callable.
+    """
+    if not callable(watcher):
+        raise TypeError(f"watch_launches: expected a function; got {type(watcher).__name__}: {watcher!r:.60}")
+    with config.generation.changing():
+        watchers.append(watcher)
+        invalidate_caches()  # invalidates jaxlib's fast-path entries
+
+
+def unwatch_launches(watcher: Callable[[Launch], Any]) -> None:
+    """Stop calling `watcher` after launches. ValueError if it is not registered."""
+    if watcher not in watchers:
+        raise ValueError(f"unwatch_launches: {watcher!r:.60} does not watch launches")
+    with config.generation.changing():
+        watchers.remove(watcher)
+        invalidate_caches()
+
+
+@contextmanager
+def watching_launches(watcher: Callable[[Launch], Any]) -> Iterator[None]:
+    """Context in which a function is called after every launch.
+
+    Args:
+      watcher: called with a `Launch`.
+    Raises:
+      TypeError: `watcher` is not callable.
+
+    >>> from lamina_tracing import jit
+    >>> f = jit(lambda x: x * 3 + 1)
+    >>> with watching_launches(lambda launch: print(launch.call, len(launch.program.eqns), launch.results)):
+    ...     y = f(2.0)
+    jit 2 [Array(7., dtype=float32, weak_type=True)]
+    """
+    watch_launches(watcher)
+    try:
+        yield
+    finally:
+        unwatch_launches(watcher)
+
+
+def notify(program: Any, flat: Sequence[Any], outs: Sequence[Any]) -> None:
+    """Call the watchers after a launch of `program`, an `executable.CompiledProgram`."""
+    launch = Launch(program.call, program.name, program.source_program, list(flat), list(outs), program.placement)
+    for watcher in list(watchers):
+        watcher(launch)

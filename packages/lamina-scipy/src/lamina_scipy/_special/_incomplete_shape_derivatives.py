@@ -1,0 +1,280 @@
+"""Slopes of the incomplete gamma and beta functions in their shapes, second ones of them and of their logarithms too.
+
+On one side of a turning point the share below, on the other the share above is a power, a density, times a series or a
+continued fraction. These are summed until their slopes settle too; second slopes are those of the sum.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_autodiff import jvp
+from lamina_ir import dtypes
+from lamina_tracing import lax
+from lamina_tracing.extend import typeof
+
+from .._util import by_forward, slopes, within
+from ._log_densities import log_beta_density_of, log_gamma_density_of
+from ._binomial_deviance import log1p_of
+from ._gammas import digamma_of, digamma_step, gamma_above_small
+
+__all__ = ["beta_log_curve", "betainc_slope_a", "betainc_slope_b", "gamma_log_curve", "gammainc_slope_a"]
+
+_MOST_STEPS = 50000
+
+
+def _eps(x: Any) -> float:
+    return float(dtypes.finfo(typeof(x).dtype).eps)
+
+
+def _repeated(step: Callable[..., Any], unsettled: Callable[[Any], Any], start: Any, further: bool) -> Any:
+    """The state after `step(k, state)` for k from 1 until every element has been settled once, and which never was. Slopes of
+    the outcome settle a little later, `further` on."""
+    def more(state: Any) -> Any:
+        return (state[0] < _MOST_STEPS) & (state[0] < state[1])
+
+    def once(state: Any) -> Any:
+        k, until, waiting, parts = state
+        k, parts = k + 1.0, step(k + 1.0, parts)
+        waiting = waiting & unsettled(parts)
+        return k, lnp.where(lnp.any(waiting), 1.125 * k + 8.0 if further else k + 1.0, until), waiting, parts
+
+    zero = lnp.zeros((), typeof(start[0]).dtype)
+    _, _, waiting, parts = lax.while_loop(more, once, (zero, zero + 1.0, lnp.full_like(start[0], True, dtype=bool), start))
+    return parts, waiting
+
+
+def _in(i: int, f: Callable[..., Any], args: Any) -> Any:
+    """A function and its slope in one argument."""
+    return jvp(lambda s: f(*args[:i], s, *args[i + 1:]), (args[i],), (lnp.ones_like(args[i]),))
+
+
+# --- gamma
+
+
+def _gamma_series(k: Any, a: Any, x: Any, rest: Any, term: Any, total: Any) -> Any:
+    """DLMF 8.7.1: 1 + x / (a + 1) + ..."""
+    term = term * (x / (a + k))
+    return rest, term, total + term
+
+
+def _gamma_fraction(k: Any, a: Any, x: Any, c: Any, d: Any, value: Any) -> Any:
+    """The even part of DLMF 8.9.2, by Lentz's method."""
+    top, b = k * (a - k), x + 1.0 - a + 2.0 * k
+    c, d = b + top / c, 1.0 / (b + top * d)
+    return c, d, value * (c * d)
+
+
+def _summed(form: Callable[..., Any], a: Any, x: Any, *start: Any) -> Any:
+    """What a form settles to together with its slope in a."""
+    eps = _eps(x)
+
+    def step(k: Any, state: Any) -> Any:
+        new, by_a = jvp(lambda a, *parts: form(k, a, x, *parts), (a, *state[:3]), (lnp.ones_like(a), *state[3:6]))
+        return *new, *by_a, state[2], state[5]
+
+    def unsettled(state: Any) -> Any:
+        by_value, by_slope = (lnp.abs(state[i] - state[j]) > eps * lnp.abs(state[i]) for i, j in ((2, 6), (5, 7)))
+        return by_value | by_slope
+
+    zero = lnp.zeros_like(x)
+    slopes_ = [jvp(part, (a,), (lnp.ones_like(a),)) for part in start]
+    state, never = _repeated(step, unsettled, (*(v for v, _ in slopes_), *(t for _, t in slopes_), zero, zero), True)
+    return lnp.where(never, np.nan, state[2])
+
+
+def _gamma_left(a: Any, x: Any) -> Any:
+    """Where x is up to 1 or a the share below, else the one above over a, beside x^a exp(-x) / gamma(a + 1)."""
+    low = _gamma_below(a, x)
+    one = lnp.ones_like
+    series = _summed(_gamma_series, within(low, a, 1.0), within(low, x, 1.0), one, one, one)
+    p, z = within(lnp.logical_not(low), a, 1.0), within(lnp.logical_not(low), x, 2.0)
+    first = lambda a: 1.0 / (z + 1.0 - a)
+    return lnp.where(low, series, _summed(_gamma_fraction, p, z, lambda a: lnp.full_like(a, 1e30), first, first))
+
+
+def _gamma_below(a: Any, x: Any) -> Any:
+    return (x <= 1.0) | (x <= a)
+
+
+def _gamma_inside(a: Any, x: Any) -> Any:
+    good = (a > 0) & (a < np.inf) & (x > 0) & (x < np.inf)
+    return good, within(good, a, 1.0), within(good, x, 1.0)
+
+
+def _gamma_level(a: Any, x: Any) -> Any:
+    """The logarithm of what `_gamma_left` is beside, and of that itself."""
+    return log_gamma_density_of(a + 1.0, x) + lnp.log(_gamma_left(a, x))
+
+
+def _gamma_twice(out: Any, a: Any, x: Any) -> Any:
+    """The second slope of gammainc in a."""
+    good, p, y = _gamma_inside(a, x)
+    below = _gamma_below(p, y)
+    (level, slope), (_, bend) = _in(0, lambda p: _in(0, _gamma_level, (p, y)), (p,))
+    curve = bend + slope * slope
+    value = lnp.exp(level) * lnp.where(below, curve, -2.0 * slope - p * curve)
+    return lnp.where(good, value, lnp.where(a > 0, 0.0 * out, np.nan))
+
+
+def _gamma_mixed(out: Any, a: Any, x: Any) -> Any:
+    density = lnp.exp(log_gamma_density_of(a, x))
+    return lnp.where(density == 0, 0.0, density * (lnp.log(x) - digamma_of(a)))
+
+
+gammainc_slope_a = slopes(by_forward(_gamma_twice, 3), _gamma_mixed)(lax.igamma_grad_a)
+
+
+def gamma_log_curve(i: int, j: int, above: bool) -> Callable[..., Any]:
+    """The second slope of the logarithm of a share of the gamma integral, in its arguments i and j, where it may be small;
+    elsewhere infinite."""
+    def twice(f: Callable[..., Any], a: Any, x: Any) -> Any:
+        return _in(j, lambda *args: _in(i, f, args)[1], (a, x))[1]
+
+    def of_small(a: Any, x: Any) -> Any:
+        rest = gamma_above_small(a, x)
+        return lnp.log(rest) if above else lnp.log1p(-a * rest)
+
+    def curve(a: Any, x: Any) -> Any:
+        good, p, y = _gamma_inside(a, x)
+        value, some = twice(_gamma_level, p, y), good & (_gamma_below(p, y) != above)
+        if above or i == j == 1:  # where the share above is of the size of a
+            small = good & (p < 0.5) & (y <= 1.0)
+            q, z = within(small, p, 0.25), within(small, y, 0.5)
+            if not above:
+                small = small & (q * gamma_above_small(q, z) < 0.5)
+                q, z = within(small, q, 0.25), within(small, z, 0.5)
+            value, some = lnp.where(small, twice(of_small, q, z), value), some | small
+        value = value - 1.0 / p / p if above and i == j == 0 else value
+        return lnp.where(some, value, np.inf)
+    return by_forward(curve, 2)
+
+
+# --- beta
+
+
+def _fraction_slopes(a, b, x, y, base_a, base_b, further=False):
+    """The slopes in a and b of the logarithm of what betainc is beside x^a y^b / (a beta(a, b)), and this itself, for y = 1 - x
+    and x left of its turning point; the logarithm of betainc has the slopes `base` besides. There the fraction of DLMF 8.17.22
+    settles in some multiple of sqrt(a) steps: its even part, by Lentz's method as in DiDonato and Morris, "Algorithm 708"
+    (1992), whose factors have slopes too. NaN where it does not."""
+    eps = _eps(x)
+
+    def unsettled(state: Any) -> Any:
+        value_change, a_change, b_change, in_a, in_b = state[-5:]
+        return ((lnp.abs(value_change - 1.0) > 2 * eps) | (lnp.abs(a_change) > 2 * eps * (lnp.abs(in_a) + lnp.abs(base_a)))
+                | (lnp.abs(b_change) > 2 * eps * (lnp.abs(in_b) + lnp.abs(base_b))))
+
+    def step(k: Any, state: Any) -> Any:
+        c, c_a, c_b, d, d_a, d_b, value, *_, in_a, in_b = state
+        under, over, s, r = a + (2.0 * k - 1.0), a + (2.0 * k + 1.0), a + b + (k - 1.0), a + (k - 1.0)
+        q, part = x / under, (a + k) / over
+        w, p, level = k * (b - k) * q, q * r, a * y - b * x + 1.0 + k * (y + 1.0)
+        top, low = w * p * s, k + w + part * level
+        top_a, top_b = top * (1.0 / r - 2.0 / under + 1.0 / s), p * (k * q * s + w)
+        low_a, low_b = part * y + (k + 1.0) / over / over * level - w / under, k * q - part * x
+        ratio, inverse = top / c, 1.0 / (low + top * d)
+        c_a, c_b = low_a + (top_a - ratio * c_a) / c, low_b + (top_b - ratio * c_b) / c
+        d_a, d_b = -inverse * (low_a + top_a * d + top * d_a) * inverse, -inverse * (low_b + top_b * d + top * d_b) * inverse
+        c, d = low + ratio, inverse
+        change, a_change, b_change = c * d, c_a / c + d_a / d, c_b / c + d_b / d
+        return c, c_a, c_b, d, d_a, d_b, value * change, change, a_change, b_change, in_a + a_change, in_b + b_change
+
+    first = a * y - b * x + 1.0
+    value, in_a, in_b = first / (a + 1.0), y / first - 1.0 / (a + 1.0), -x / first
+    c, zero, none = a * value, lnp.zeros_like(x), lnp.full_like(x, np.inf)
+    start = (c, value + a * value * in_a, c * in_b, zero, zero, zero, value, none, none, none, in_a, in_b)
+    out, never = _repeated(step, unsettled, start, further)
+    return -out[-2], -out[-1], 1.0 / lnp.where(never, np.nan, out[6])
+
+
+def _turned(a, b, x):
+    """Where the arguments are inside; where x is right of its turning point; and of the share that is left of it, the one below
+    or the one above: its shapes, its place and the rest, and their logarithms."""
+    good = (a > 0) & (b > 0) & (x > 0) & (x < 1)
+    p, q, y = within(good, a, 1.0), within(good, b, 1.0), within(good, x, 0.5)
+    # of two shapes one tiny leaves little of one share: this one is taken, further out
+    left, right = (q < 0.1) & (q < p) & (y < 0.995), (p < 0.1) & (p < q) & (y > 0.005)
+    turn = right | ((y > (p + 1.0) / (p + q + 2.0)) & lnp.logical_not(left))
+    pairs = ((p, q), (y, 1.0 - y), (lnp.log(y), log1p_of(-y)))
+    return good, turn, *(lnp.where(turn, two[1 - i], two[i]) for two in pairs for i in range(2))
+
+
+def _by_shapes(a, b, x):
+    """The slopes in a and b; at both ends of x they are zero."""
+    good, turn, low, high, y, rest, log, log_rest = _turned(a, b, x)
+    base_low = log + (digamma_step(low + 1.0, high) - 1.0 / (low + high))
+    base_high = log_rest + digamma_step(high, low)
+    in_low, in_high, left = _fraction_slopes(low, high, y, rest, base_low, base_high)
+    in_low, in_high = base_low + in_low, base_high + in_high
+    share = _density_inside(good, a, b, x) * y * rest / low * left
+    ends = (a > 0) & (b > 0) & ((x == 0) | (x == 1))
+    return [lnp.where(good, share * lnp.where(turn, -other, own), lnp.where(ends, 0.0, np.nan))
+            for own, other in ((in_low, in_high), (in_high, in_low))]
+
+
+def _density_inside(good, a, b, x):
+    return lnp.exp(log_beta_density_of(within(good, a, 1.0), within(good, b, 1.0), within(good, x, 0.5)))
+
+
+def _beta_level(low, high, y, rest, log, log_rest):
+    """The slopes in both shapes of the logarithm of the share left of the turning point over its higher shape, and what that
+    share is beside y^low rest^high / (low beta(low, high))."""
+    both = low + high
+    bases = (log + (digamma_step(low + 1.0, high) - 1.0 / both), log_rest + (digamma_step(high + 1.0, low) - 1.0 / both))
+    in_low, in_high, left = _fraction_slopes(low, high, y, rest, *bases, True)
+    return bases[0] + in_low, bases[1] + in_high, left
+
+
+def _level_slopes(j, turn, *args):
+    """`_beta_level` and its slopes in the argument j of a, b, x, all in the order of a and b."""
+    sign = lnp.where(turn, -1.0, 1.0)
+    zero = lnp.zeros_like(sign)
+    ways = (lnp.where(turn, 0.0, 1.0), lnp.where(turn, 1.0, 0.0))
+    way = (zero, zero, sign, -sign, sign / args[2], -sign / args[3]) if j == 2 else (ways[j], ways[1 - j], *[zero] * 4)
+    return [(lnp.where(turn, two[1], two[0]), lnp.where(turn, two[0], two[1]), two[2])
+            for two in jvp(_beta_level, args, way)], ways
+
+
+def _beta_twice(i, j):
+    """The second slope of betainc in the shapes i and j."""
+    def slope(out, a, b, x):
+        good, turn, *args = _turned(a, b, x)
+        (values, slopes_), ways = _level_slopes(j, turn, *args)
+        low, high, y, rest = args[:4]
+        share = _density_inside(good, a, b, x) * y * rest / low / high * values[2]  # over the higher shape
+        # the share is that times `high`, whose own slope is 1 in the shape that it is
+        value = high * (slopes_[i] + values[i] * values[j]) + ways[1 - i] * values[j] + ways[1 - j] * values[i]
+        return lnp.where(good, lnp.where(turn, -share, share) * value, 0.0 * out)
+    return by_forward(slope, 4)
+
+
+def beta_log_curve(i: int, j: int, above: bool) -> Callable[..., Any]:
+    """The second slope of the logarithm of a share of the beta integral, in its arguments i and j, where it may be small;
+    elsewhere infinite."""
+    def curve(a, b, x):
+        good, turn, *args = _turned(a, b, x)
+        low, high, y, rest, *logs = args
+        if i == j == 2:
+            left = lambda y: lnp.log(_fraction_slopes(low, high, y, 1.0 - y, lnp.ones_like(y), lnp.ones_like(y), True)[2])
+            value = _in(0, lambda y: _in(0, left, (y,))[1], (y,))[1] - low / y / y - high / rest / rest
+        else:
+            value = _level_slopes(max(i, j), turn, *args)[0][1][min(i, j)]
+            value = value - 1.0 / high / high if i == j == (0 if above else 1) else value
+        return lnp.where(good & (turn == above), value, np.inf)
+    return by_forward(curve, 3)
+
+
+def _mixed(own, a, b, x):
+    """The slope in x of the slope in a shape."""
+    log, other = (lnp.log(x), b) if own is a else (log1p_of(-x), a)
+    density = lnp.exp(log_beta_density_of(a, b, x))
+    return lnp.where(density == 0, 0.0, density * (log + digamma_step(own, other)))
+
+
+betainc_slope_a = slopes(_beta_twice(0, 0), _beta_twice(0, 1), lambda out, a, b, x: _mixed(a, a, b, x))(
+    lambda a, b, x: _by_shapes(a, b, x)[0])
+betainc_slope_b = slopes(_beta_twice(0, 1), _beta_twice(1, 1), lambda out, a, b, x: _mixed(b, a, b, x))(
+    lambda a, b, x: _by_shapes(a, b, x)[1])

@@ -1,0 +1,43 @@
+"""The logarithms of the densities of the gamma and beta integrals."""
+from __future__ import annotations
+
+import math
+
+import lamina_numpy as lnp
+import numpy as np
+
+from .._util import slopes, within
+from ._binomial_deviance import drop_of, log1p_of, rest_of
+from ._xlogy import share_of, xlog1py_of, xlogy_of
+from ._gammas import digamma_step, gammaln_of, stirling
+
+__all__ = ["log_beta_density_of", "log_gamma_density_of"]
+
+
+def log_gamma_density_of(a, x):
+    """(a - 1) log x - x - log gamma(a) of arrays; of large shapes by Stirling's formula, its large parts in one deviance."""
+    large = (a >= 20.0) & (a < np.inf) & (x > 0)
+    p, y = within(large, a, 20.0), within(large, x, 20.0)
+    formula = drop_of(p, y, y - p) - stirling(p) + 0.5 * lnp.log(p / (2 * math.pi)) - lnp.log(y)
+    usual = lnp.logical_not(large)
+    p, y = within(usual, a, 1.0), within(usual, x, 1.0)
+    return lnp.where(large, formula, xlogy_of(p - 1.0, y) - y - gammaln_of(p))
+
+
+@slopes(lambda out, a, b, x: lnp.log(x) + digamma_step(a, b), lambda out, a, b, x: log1p_of(-x) + digamma_step(b, a),
+        lambda out, a, b, x: share_of(a - 1.0, x) - share_of(b - 1.0, 1.0 - x))
+def _log_beta_end(a, b, x):
+    """The logarithm of the density at an end, x: infinite, but where that end's shape is 1; its slopes are those beside it."""
+    return xlogy_of(a - 1.0, x) + xlog1py_of(b - 1.0, -x) + lnp.log(lnp.where(x == 0, b, a))
+
+
+def log_beta_density_of(a, b, x):
+    """(a - 1) log x + (b - 1) log(1 - x) - log beta(a, b), by deviances; at both ends its limits. There the slope in the shape
+    of that end is log 0 also where this shape is 1, as on both sides of 1."""
+    inside = (x > 0) & (x < 1)
+    y = within(inside, x, 0.5)
+    z, both = 1.0 - y, a + b
+    over = a * z - b * y
+    value = (drop_of(a, both * y, -over) + drop_of(b, both * z, over) + (rest_of(both) - rest_of(a) - rest_of(b))
+             + (lnp.log(a) - lnp.log(y)) + (lnp.log(b / both) - log1p_of(-y)))
+    return lnp.where(inside, value, _log_beta_end(a, b, within(lnp.logical_not(inside), x, 0.5)))

@@ -1,0 +1,250 @@
+"""Products with logarithms, defined at zero; logistic function and its inverse."""
+from __future__ import annotations
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_ir import dtypes
+from lamina_numpy.extend import public, to_inexact
+from lamina_tracing import Array, ArrayLike, lax
+from lamina_tracing.extend import typeof
+
+from .._util import inexact, real, slopes, within
+from ._binomial_deviance import drop_of, log1p_of, log_ratio_of
+
+__all__ = ["entr", "expit", "kl_div", "logit", "rel_entr", "xlog1py", "xlogy"]
+
+
+def _at_zero(x, y, value):
+    return lnp.where(lnp.logical_and(x == 0, lnp.logical_not(lnp.isnan(y))), lnp.zeros_like(x), value)
+
+
+def _some(x, y):
+    return (x != 0) | (y != 0)
+
+
+# Not the quotient's own slopes: in x / y^2 the square underflows early.
+@slopes(lambda out, x, y: lnp.where(_some(x, y), 1.0 / within(_some(x, y), y, 1.0), 0.0),
+        lambda out, x, y: -out / within(_some(x, y), y, 1.0))
+def share_of(x, y):
+    """x / y, none where both are zero; where x alone is, its slope is 1 / y all the same."""
+    some = _some(x, y)
+    return within(some, x, 0.0) / within(some, y, 1.0)
+
+
+@slopes(lambda out, x, y: lnp.log(y), lambda out, x, y: share_of(x, y))
+def xlogy_of(x, y):
+    return _at_zero(x, y, x * lnp.log(y))
+
+
+@slopes(lambda out, x, y: log1p_of(y), lambda out, x, y: share_of(x, 1.0 + y))
+def xlog1py_of(x, y):
+    return _at_zero(x, y, x * log1p_of(y))
+
+
+@slopes(lambda out, x: -lnp.log(x) - 1.0)
+def _entr(x):
+    inside = within(x > 0, x, 1.0)
+    value = lnp.where(x > 0, -inside * lnp.log(inside), lnp.where(x == 0, 0.0, -np.inf))
+    return lnp.where(lnp.isnan(x), x, value)
+
+
+def _divergence(x, y, inside, at_zero):
+    """`inside` where both are positive, `at_zero` where x is zero, else infinity."""
+    value = lnp.where(lnp.logical_and(x > 0, y > 0), inside,
+                      lnp.where(lnp.logical_and(x == 0, y >= 0), at_zero, np.inf))
+    return lnp.where(lnp.isnan(x) | lnp.isnan(y), x + y, value)
+
+
+def _log_share(x, y):
+    """log(x / y); -1 where both are zero, so that the slope of x log(x / y) is none there, as `share_of` is."""
+    some = _some(x, y)
+    return lnp.where(some, log_ratio_of(within(some, x, 1.0), within(some, y, 1.0)), -1.0)
+
+
+@slopes(lambda out, x, y: _log_share(x, y) + 1.0, lambda out, x, y: -share_of(x, y))
+def _rel_entr(x, y):
+    both = lnp.logical_and(x > 0, y > 0)
+    a, b = within(both, x, 1.0), within(both, y, 1.0)
+    return _divergence(x, y, a * log_ratio_of(a, b), 0.0)
+
+
+@slopes(lambda out, x, y: _log_share(x, y), lambda out, x, y: 1.0 - share_of(x, y))
+def _kl_div(x, y):
+    both = lnp.logical_and(x > 0, y > 0)
+    a, b = within(both, x, 1.0), within(both, y, 1.0)
+    return _divergence(x, y, -drop_of(a, b, b - a), y)
+
+
+@public()
+def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x * log(y)`, which is 0 where x is 0.
+
+    Args:
+      x, y: number arrays that broadcast to each other, complex ones too; integers and booleans become float.
+    Returns:
+      Array of the common shape, in the float or complex dtype that both meet in; NaN where either is.
+    Raises:
+      TypeError: an argument is neither an array nor a number.
+      ShapeError: the shapes do not broadcast.
+
+    Derivative: `log(y)` and `x / y`, the latter 0 where x is 0.
+    Source: meaning of `scipy.special.xlogy`.
+
+    >>> xlogy(np.array([0., 2.]), np.array([0., 1.]))
+    Array([0., 0.], dtype=float32)
+    """
+    return xlogy_of(*inexact("xlogy", x, y))
+
+
+@public()
+def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x * log(1 + y)`, which is 0 where x is 0.
+
+    Args:
+      x, y: number arrays that broadcast to each other, complex ones too; integers and booleans become float.
+    Returns:
+      Array of the common shape, in the float or complex dtype that both meet in; NaN where either is.
+    Raises:
+      TypeError: an argument is neither an array nor a number.
+      ShapeError: the shapes do not broadcast.
+
+    Derivative: `log1p(y)` and `x / (1 + y)`, the latter 0 where x is 0.
+    Source: meaning of `scipy.special.xlog1py`.
+
+    >>> xlog1py(np.array([0., 1.]), np.array([-1., 1e-6]))
+    Array([0.e+00, 1.e-06], dtype=float32)
+    """
+    return xlog1py_of(*inexact("xlog1py", x, y))
+
+
+@public()
+def entr(x: ArrayLike) -> Array:
+    """`-x * log(x)`: 0 at 0, minus infinity below.
+
+    Args:
+      x: real array of any shape; integers and booleans become float.
+    Returns:
+      Float array of the shape of `x`, in nats.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+      DTypeError: `x` is complex.
+
+    Derivative: `-log(x) - 1`, infinite at 0.
+    Source: meaning of `scipy.special.entr`.
+
+    >>> entr(np.array([0., 1., -1.]))
+    Array([  0.,   0., -inf], dtype=float32)
+    """
+    return real("entr", _entr, x) + 0.0
+
+
+@public()
+def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
+    """`p * log(p / q)`, an element of the relative entropy of two distributions.
+
+    Args:
+      p, q: real arrays that broadcast to each other; integers and booleans become float.
+    Returns:
+      Float array of the common shape, in nats: 0 where p is 0 and q is not negative, else infinity where either is not
+      positive.
+    Raises:
+      TypeError: an argument is neither an array nor a number.
+      DTypeError: an argument is complex.
+      ShapeError: the shapes do not broadcast.
+
+    Derivative: `log(p / q) + 1`, minus infinity where p is 0, and `-p / q`; none where both are 0.
+    Source: meaning of `scipy.special.rel_entr`.
+
+    >>> rel_entr(np.array([0., 2., 1.]), np.array([0., 2., 0.]))
+    Array([ 0.,  0., inf], dtype=float32)
+    """
+    return real("rel_entr", _rel_entr, p, q)
+
+
+@public()
+def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
+    """`p * log(p / q) - p + q`, an element of the Kullback-Leibler divergence; never negative.
+
+    Args:
+      p, q: real arrays that broadcast to each other; integers and booleans become float.
+    Returns:
+      Float array of the common shape, in nats: q where p is 0 and q is not negative, else infinity where either is not
+      positive.
+    Raises:
+      TypeError: an argument is neither an array nor a number.
+      DTypeError: an argument is complex.
+      ShapeError: the shapes do not broadcast.
+
+    Derivative: `log(p / q)`, minus infinity where p is 0, and `1 - p / q`; -1 and 1 where both are 0.
+    Source: meaning of `scipy.special.kl_div`.
+
+    >>> kl_div(np.array([0., 2.]), np.array([3., 2.]))
+    Array([3., 0.], dtype=float32)
+    """
+    return real("kl_div", _kl_div, p, q)
+
+
+@public()
+def expit(x: ArrayLike) -> Array:
+    """`1 / (1 + exp(-x))`, the logistic function.
+
+    Args:
+      x: number array of any shape, complex too; integers and booleans become float.
+    Returns:
+      Float or complex array of the shape of `x`.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+
+    Derivative: `expit(x) expit(-x)`.
+    Source: meaning of `scipy.special.expit`.
+
+    >>> expit(np.array([-np.inf, 0., 100.]))
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
+    x = to_inexact("expit", x)
+    return expit_of(lnp.asarray(x)) if dtypes.is_complex(typeof(x).dtype) else real("expit", expit_of, x)
+
+
+# Not y (1 - 2y), of which digits are lost around 0.
+@slopes(lambda out, x: -out * lnp.tanh(0.5 * x))
+def _bell(x):
+    """The slope: not y (1 - y), of which nothing is left where y is rounded to 1."""
+    return lax.logistic(x) * lax.logistic(-x)
+
+
+@slopes(lambda out, x: _bell(x))
+def expit_of(x):
+    """The logistic function of an array."""
+    return lax.logistic(x)
+
+
+@public()
+def logit(x: ArrayLike) -> Array:
+    """`log(x / (1 - x))`, the inverse of `expit`.
+
+    Args:
+      x: number array of any shape, complex too; integers and booleans become float.
+    Returns:
+      Float or complex array of the shape of `x`; NaN outside [0, 1], infinite at both ends.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+
+    Derivative: `1 / (x (1 - x))`.
+    Source: meaning of `scipy.special.logit`; as `log1p(|2 x - 1| / min(x, 1 - x))` with a sign it keeps its digits at 1/2.
+
+    >>> logit(np.array([0., 0.5, 1.]))
+    Array([-inf,   0.,  inf], dtype=float32)
+    """
+    x = to_inexact("logit", x)
+    return _complex_logit(x) if dtypes.is_complex(typeof(x).dtype) else real("logit", logit_of, x)
+
+
+def _complex_logit(x):
+    return lnp.log(x / (1.0 - x))
+
+
+@slopes(lambda out, x: 1.0 / x + 1.0 / (1.0 - x))  # as a product its second slope is no number at an end
+def logit_of(x):
+    """By the distance from 1/2, which is exact from 1/4 on, and by symmetry: one logarithm, and no digit lost at 1/2."""
+    size = lnp.log1p(lnp.abs(2.0 * x - 1.0) / lnp.minimum(x, 1.0 - x))
+    return lnp.where(x < 0.5, -size, size)

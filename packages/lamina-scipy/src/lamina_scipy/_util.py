@@ -1,0 +1,163 @@
+"""What the modules here share: real arguments in one dtype and shape, half precision computed in float32, and functions whose
+slope in each argument is given. A slope is only computed where its argument is differentiated, so that one that is no number
+(or is not defined) does not spoil the others.
+"""
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
+from typing import Any, NoReturn, TypeVar
+
+import lamina_numpy as lnp
+from lamina_autodiff import SymbolicZero, custom_jvp, jvp
+from lamina_ir import DTypeError, dtypes
+from lamina_numpy.extend import alike, own_terms, to_inexact, work_dtype
+from lamina_tracing import jit, lax
+from lamina_tracing.extend import rename_errors, typeof
+
+__all__ = ["apart", "by_dtype", "by_forward", "counted", "floats", "horner", "inexact", "no_slope", "real", "slopes",
+           "told_by_method", "whole_number", "within"]
+
+C = TypeVar("C", bound=type)
+
+
+def inexact(call: str, *xs: Any) -> list[Any]:
+    """Numbers in one inexact dtype and one shape; whole ones become float."""
+    read = [to_inexact(call, x) for x in xs]  # refuses what is no number
+    if not any(dtypes.is_inexact(typeof(x).dtype) for x in xs):
+        xs = tuple(read)
+    return [lnp.asarray(x) for x in alike(call, [to_inexact(call, x) for x in alike(call, xs)])]
+
+
+def floats(call: str, *xs: Any) -> list[Any]:
+    """`inexact`, real ones only."""
+    for x in xs:
+        t = typeof(to_inexact(call, x))
+        if dtypes.is_complex(t.dtype):
+            raise DTypeError(f"{call}: expected real numbers; got {t.str_long()}. Take real, imag or abs first")
+    return inexact(call, *xs)
+
+
+def real(call: str, core: Callable[..., Any], *xs: Any) -> Any:
+    """`core` of `floats`, half precision by way of float32."""
+    args = floats(call, *xs)
+    dtype = typeof(args[0]).dtype
+    work = work_dtype(dtype)
+    core = own_terms(core)
+    if work != dtype:
+        return lnp.astype(core(*[lnp.astype(x, work) for x in args]), dtype)
+    out = core(*args)
+    if typeof(out).weak_type and not all(typeof(x).weak_type for x in xs):
+        return lax.convert_element_type(out, dtype)  # of Python numbers alone comes a weak result
+    return out
+
+
+def apart(call: str, *xs: Any) -> tuple[Any, list[Any]]:
+    """The dtype of a result of real numbers that keep shapes of their own, and these in the dtype that it is computed in."""
+    for x in xs:
+        floats(call, x)
+    final = typeof(inexact(call, lnp.zeros((), lnp.result_type(*xs)))[0]).dtype
+    return final, [lnp.astype(lnp.asarray(x), work_dtype(final)) for x in xs]
+
+
+def counted(call: str, core: Callable[..., Any], *xs: Any) -> Any:
+    """`real`, of which whole numbers are counts: they become float beside parameters that are."""
+    whole = any(type(x) is int or getattr(getattr(x, "dtype", None), "kind", "") in ("i", "u") for x in xs)
+    return (own_terms(real) if whole else real)(call, core, *xs)
+
+
+def slopes(*given: Callable[..., Any], seconds: Mapping[tuple[int, int], Callable[..., Any]] | None = None
+           ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Mark a function of arrays: its slope in each argument is `slope(result, *arguments)`. The second slope in a pair
+    of places that `seconds` names is `second(plain, result, *arguments)`; `plain` is what the slopes themselves give."""
+    curves = seconds or {}
+
+    def second(i: int, j: int) -> Callable[..., Any]:
+        def rule(_: Any, out: Any, *args: Any) -> Any:
+            plain = jvp(lambda out, s: given[i](out, *args[:j], s, *args[j + 1:]), (out, args[j]),
+                        (given[j](out, *args), lnp.ones_like(out)))[1]
+            curve = curves.get((min(i, j), max(i, j)))
+            return curve(plain, out, *args) if curve else plain
+        return rule
+
+    def first(i: int) -> Callable[..., Any]:  # the result is one of its arguments, whose slopes have the result's in them
+        own = [second(i, j) for j in range(len(given))] if any(i in pair for pair in curves) else []
+        return slopes(lambda slope, *_: lnp.zeros_like(slope), *own)(given[i]) if own else given[i]
+
+    firsts = [first(i) for i in range(len(given))]
+
+    def mark(fun: Callable[..., Any]) -> Callable[..., Any]:
+        # Compiled, where a derivative is taken of known numbers too: numbers that a choice leaves out are not looked at.
+        ruled = custom_jvp(jit(fun, inline=True))
+        compiled = [jit(slope, inline=True) for slope in firsts]
+
+        def rule(primals: Any, tangents: Any) -> Any:
+            out = ruled(*primals)
+            total: Any = None
+            for slope, t in zip(compiled, tangents):
+                if not isinstance(t, SymbolicZero):
+                    share = lnp.multiply(slope(out, *primals), t)
+                    total = share if total is None else lnp.add(total, share)
+            return out, lnp.zeros_like(out) if total is None else total
+        ruled.defjvp(rule, symbolic_zeros=True)
+        return ruled
+    return mark
+
+
+def by_forward(fun: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """Mark a function of `count` arrays: its slopes of every order are those of forward mode, through loops of unknown length
+    too."""
+    def slope(i: int) -> Callable[..., Any]:
+        def along(*args: Any) -> Any:
+            return jvp(lambda s: fun(*args[:i], s, *args[i + 1:]), (args[i],), (lnp.ones_like(args[i]),))[1]
+        return lambda out, *args: by_forward(along, count)(*args)
+    return slopes(*[slope(i) for i in range(count)])(fun)
+
+
+def no_slope(call: str, argument: str) -> Callable[..., NoReturn]:
+    """The slope of a function in an argument in which it has none."""
+    def refuse(*_: Any) -> NoReturn:
+        raise NotImplementedError(f"{call}: no derivative in `{argument}` is defined; hold it with "
+                                  "lamina.lax.stop_gradient, or close over it")
+    return refuse
+
+
+def horner(x: Any, coefficients: Sequence[float]) -> Any:
+    """A polynomial, its coefficients from the highest power down."""
+    total: Any = coefficients[0]
+    for c in coefficients[1:]:
+        total = total * x + c
+    return total
+
+
+def by_dtype(x: Any, narrow: Any, wide: Any) -> Any:
+    """A setting for float32, or for float64."""
+    return wide if typeof(x).dtype.itemsize > 4 else narrow
+
+
+def within(condition: Any, x: Any, otherwise: float) -> Any:
+    """`x` where a formula holds, elsewhere a number that does it no harm: neither value nor slope is spoilt there."""
+    return lnp.where(condition, x, otherwise)
+
+
+def whole_number(call: str, argument: str, value: Any) -> int:
+    """An argument that must be a known whole number, none below zero."""
+    try:
+        n = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
+    except TypeError:
+        raise TypeError(f"{call}: `{argument}` must be a whole number that is known when the program is traced; got "
+                        f"{type(value).__name__}. Give an int, or name it in static_argnames of jit") from None
+    if n < 0:
+        raise ValueError(f"{call}: `{argument}` must not be negative; got {n}")
+    return n
+
+
+def told_by_method(cls: C) -> C:
+    """Mark a class, so that errors of its public methods are told in their names: `Rotation.apply`."""
+    for name, method in list(vars(cls).items()):
+        plain = getattr(method, "__func__", method)
+        if name in ("__init__", "__call__") or not name.startswith("_") and isinstance(plain, FunctionType):
+            told: Any = rename_errors(plain, cls.__name__ if name.startswith("_") else f"{cls.__name__}.{name}")
+            setattr(cls, name, type(method)(told) if plain is not method else told)
+    return cls

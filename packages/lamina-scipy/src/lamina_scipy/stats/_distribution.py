@@ -1,0 +1,169 @@
+"""How a distribution's functions become public: each is written for real arrays of one dtype and shape, as `_logpdf`, with an
+example for a docstring; `Law` reads the arguments, and writes the rest of the docstring.
+"""
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_numpy.extend import public
+
+from .._util import by_dtype, counted, real, slopes, within
+from .._special._binomial_deviance import log1p_of
+
+__all__ = ["Law", "exponential", "from_end", "hyperbola", "log1p_square", "log_difference", "none_at", "one_less",
+           "proper", "rest_beside", "standard", "supported"]
+
+_NONE = "NaN where a parameter has no meaning"
+_KINDS = {  # what it is; what comes back
+    "pdf": ("The density of {what}", f"none below 0; 0 outside of the support, {_NONE}"),
+    "logpdf": ("The logarithm of the density of {what}", f"minus infinity outside of the support, {_NONE}"),
+    "pmf": ("The probability of a count in {what}", f"in [0, 1]; 0 at what is no count, {_NONE}"),
+    "logpmf": ("The logarithm of the probability of a count in {what}", f"minus infinity at what is no count, {_NONE}"),
+    "cdf": ("The share of {what} up to a place", f"in [0, 1]; {_NONE}"),
+    "logcdf": ("The logarithm of the share of {what} up to a place", f"never positive; {_NONE}"),
+    "sf": ("The share of {what} beyond a place", f"in [0, 1]; {_NONE}"),
+    "logsf": ("The logarithm of the share of {what} beyond a place", f"never positive; {_NONE}"),
+    "ppf": ("Up to where a share of {what} lies, the inverse of `cdf`", f"NaN where q is outside of [0, 1], and {_NONE}"),
+    "isf": ("Beyond where a share of {what} lies, the inverse of `sf`", f"NaN where q is outside of [0, 1], and {_NONE}")}
+_COMMON = {"x": "real array: the places", "k": "real array: the counts, whole numbers", "q": "real array: shares in [0, 1]",
+           "loc": "real array: where the distribution stands", "scale": "real array: its width, above 0"}
+
+
+_ENDS = {"pdf": (0.0, 0.0), "logpdf": (-np.inf, -np.inf), "cdf": (0.0, 1.0), "logcdf": (-np.inf, 0.0), "sf": (1.0, 0.0),
+         "logsf": (0.0, -np.inf)}  # far out on both sides
+
+
+def _closed(fun: Callable[..., Any], kind: str, placed: bool) -> Callable[..., Any]:
+    """`fun` that is constant at infinite places: there its own slopes may be infinity times nothing."""
+    left, right = _ENDS[kind]
+
+    def core(x: Any, *rest: Any) -> Any:
+        endless = lnp.isinf(x)
+        value = fun(lnp.where(endless, rest[-2] + 0.5 * rest[-1] if placed else 0.5, x), *rest)
+        return lnp.where(endless & ~lnp.isnan(value), lnp.where(x > 0, right, left), value)
+    return core
+
+
+class Law:
+    """The functions of one distribution.
+
+    Args:
+      name: what `scipy.stats` calls it.
+      what: what a sentence calls it.
+      shapes: its parameters -> what they are.
+      source: beyond SciPy's meaning.
+    """
+
+    def __init__(self, name: str, what: str, source: str = "", **shapes: str):
+        self.name, self.what, self.source, self.shapes = name, what, source, shapes
+
+    def __call__(self, fun: Callable[..., Any]) -> Any:
+        """The public function made of `_kind`, whose docstring is the example."""
+        kind = fun.__name__.lstrip("_")
+        call, parameters = f"{self.name}.{kind}", inspect.signature(fun)
+        core = _closed(fun, kind, "loc" in parameters.parameters) if kind in _ENDS and "x" in parameters.parameters else fun
+
+        @functools.wraps(fun)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            try:
+                bound = parameters.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{call}: {error}; it takes {', '.join(parameters.parameters)}") from None
+            bound.apply_defaults()
+            return (counted if "k" in parameters.parameters else real)(call, core, *bound.arguments.values())
+        run.__name__ = run.__qualname__ = kind
+        run.__doc__ = self._docstring(kind, parameters, inspect.cleandoc(fun.__doc__ or ""))
+        return public()(run)
+
+    def _docstring(self, kind: str, parameters: inspect.Signature, example: str) -> str:
+        title, result = _KINDS[kind]
+        lines = [f"{title.format(what=self.what)}.", "", "Args:"]
+        lines += [_entry(f"{name}: {self.shapes.get(name) or _COMMON[name]}.") for name in parameters.parameters]
+        lines += ["Returns:", _entry(f"Float array of the shape that all arguments broadcast to, {result}."), "Raises:",
+                  "  TypeError: an argument is neither an array nor a number, or one is missing.",
+                  "  DTypeError: an argument is complex.", "  ShapeError: the shapes do not broadcast.", "",
+                  f"Source: meaning of `scipy.stats.{self.name}.{kind}`{self.source and '; ' + self.source}.", "", example]
+        return "\n".join(lines)
+
+
+def _entry(text: str) -> str:
+    return textwrap.fill(text, 110, initial_indent="  ", subsequent_indent="    " if ": " in text[:12] else "  ")
+
+
+def standard(x: Any, loc: Any, scale: Any) -> Any:
+    """Places in units of the width, from where the distribution stands."""
+    return (x - loc) / scale
+
+
+def proper(value: Any, *conditions: Any) -> Any:
+    """`value` where the parameters have a meaning, else NaN."""
+    return lnp.where(functools.reduce(lnp.logical_and, conditions), value, np.nan)
+
+
+def exponential(log: Any) -> Any:
+    """exp, which does not see the NaNs of `proper`: compiled by jaxlib 0.10.2, `exp` of a choice between numbers and NaN by one
+    boolean gives memory that nobody wrote."""
+    none = lnp.isnan(log)
+    return lnp.where(none, np.nan, lnp.exp(lnp.where(none, 0.0, log)))
+
+
+def none_at(end: Any, logpdf: Callable[..., Any], x: Any, inner: Any, *rest: Any) -> Any:
+    """A density that is 0 at an end, from its logarithm: there it is no exponential, whose slope would be 0 times infinity."""
+    value = exponential(logpdf(lnp.where(end, inner, x), *rest))
+    return lnp.where(end & ~lnp.isnan(value), 0.0, value)
+
+
+def supported(inside: Any, value: Any, otherwise: Any, x: Any) -> Any:
+    """`value` inside of the support; NaN where x is."""
+    return lnp.where(inside, value, lnp.where(lnp.isnan(x), np.nan, otherwise))
+
+
+def from_end(y: Any) -> Any:
+    """Places from the lower end of the support, 0: there is no slope below, all of it at the end."""
+    return lnp.where(y < 0, 0.0, y)
+
+
+def hyperbola(y: Any) -> Any:
+    """2 y / (1 + y^2), without overflow."""
+    wide = lnp.abs(y) > 1.0
+    z, flat = within(wide, y, 1.0), lnp.where(wide, 0.0, y)
+    return lnp.where(wide, 2.0 / (z + 1.0 / z), 2.0 * flat / (1.0 + flat * flat))
+
+
+@slopes(lambda out, y: hyperbola(y))
+def log1p_square(y: Any) -> Any:
+    """log(1 + y^2) by one logarithm, to which the digits that the sum has rounded away are added; far out that of y times a
+    power of 2, whose square does not overflow."""
+    far = lnp.abs(y) > by_dtype(y, 1e15, 1e100)  # late, so that the two logarithms of the sum do not cancel
+    exponent = by_dtype(y, 64, 512)
+    square = lnp.square(lnp.where(far, y * 2.0 ** -exponent, y))
+    total = lnp.where(far, square, 1.0 + square)
+    return lnp.log(total) + lnp.where(far, 2 * exponent * math.log(2), (square - (total - 1.0)) / total)
+
+
+@slopes(lambda out, log: -lnp.exp(log))
+def rest_beside(log: Any) -> Any:
+    """1 - exp(log), whose slope keeps its digits where next to nothing is taken away."""
+    return 0.0 - lnp.expm1(log)
+
+
+def one_less(log_share: Any) -> Any:
+    """log(1 - exp(log_share)) without loss of digits on either side."""
+    near = log_share > -0.6931471805599453
+    low = lnp.where(near, lnp.where(log_share < 0, log_share, -1.0), -1.0)
+    high = lnp.where(near, -1.0, log_share)
+    value = lnp.where(near, lnp.log(-lnp.expm1(low)), log1p_of(-lnp.exp(high)))
+    return lnp.where(log_share >= 0, -np.inf, value)
+
+
+def log_difference(more: Any, less: Any) -> Any:
+    """log(exp(more) - exp(less)), 0 of nothing minus nothing."""
+    some = more > -np.inf
+    return lnp.where(some, more + one_less(lnp.where(some, less - lnp.where(some, more, 0.0), -1.0)), -np.inf)

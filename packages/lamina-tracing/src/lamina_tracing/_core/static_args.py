@@ -1,0 +1,150 @@
+"""Static and donated arguments of a function: check their positions and names and convert them to one form."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lamina_ir import StaticArgumentError
+
+from .signature import function_name, parameter_names, get_parameters, count_positional
+from .tracer import Tracer
+
+__all__ = ["StaticArgs", "as_tuple"]
+
+
+def as_tuple(call: str, what: str, value: Any, kind: type) -> tuple[Any, ...]:
+    """Convert one value or a sequence of values to a tuple of `kind`.
+
+    Args:
+      call: the function whose argument it is, for the message.
+      what: the argument's name.
+      value: one value, a sequence of them, or None for an empty tuple.
+      kind: their type; for `int`, any object with `__index__` is accepted.
+    Returns:
+      A tuple.
+    Raises:
+      TypeError: an element is of another type.
+
+    >>> as_tuple("jit", "static_argnums", 2, int), as_tuple("jit", "static_argnames", ["a", "b"], str)
+    ((2,), ('a', 'b'))
+    """
+    if value is None or type(value) is tuple and not value:
+        return ()
+    if isinstance(value, kind):
+        return (value,)
+    if kind is int and hasattr(value, "__index__"):
+        return (value.__index__(),)
+    try:
+        found = tuple(value)
+    except TypeError:
+        found = (value,)
+    if not all(isinstance(v, kind) or (kind is int and hasattr(v, "__index__")) for v in found):
+        raise TypeError(f"{call}: {what} expects {kind.__name__} or a sequence of them; got {value!r}")
+    return found
+
+
+def _check_names(call: str, fun: Any, what: str, names: Sequence[str]) -> None:
+    """Raise ValueError if a name is not a parameter of `fun`, and `fun` has no `**kwargs`."""
+    known = get_parameters(fun) if names else None
+    if known is None or known[3]:
+        return
+    unknown = [n for n in names if n not in known[1]]
+    if unknown:
+        raise ValueError(f"{call}: {what} {unknown[0]!r} is no parameter of `{function_name(fun)}`; it has "
+                         f"{', '.join(known[1]) or 'none'}")
+
+
+class StaticArgs:
+    """Static arguments of a function: `nums` are positions, `names` are names, `any` is whether there are any.
+
+    If only positions or only names are given, the others follow from the signature.
+    """
+
+    def __init__(self, call: str, fun: Callable[..., Any], argnums: Any, argnames: Any) -> None:
+        self.call = call
+        self.fun = fun
+        what = "static_broadcasted_argnums" if call in ("pmap", "padded") else "static_argnums"
+        nums = as_tuple(call, what, argnums, int)
+        names = as_tuple(call, "static_argnames", argnames, str)
+        if nums or names:
+            _check_names(call, fun, "static_argnames", names)
+            count = count_positional(fun)
+            nums = tuple(self._from_front(what, n, count) for n in nums)
+            positional, known, _, _ = get_parameters(fun) or ((), (), False, False)
+            limit = len(positional)
+            if argnames is None:
+                names = tuple(known[n] for n in nums if n < min(limit, len(known)))
+            elif argnums is None:
+                nums = tuple(known.index(n) for n in names if n in known[:limit])
+        self.nums = frozenset(nums)
+        self.names = frozenset(names)
+        self.any = bool(self.nums or self.names)
+
+    def _from_front(self, what: str, n: int, count: int | None) -> int:
+        """Check a position and return it as a non-negative integer."""
+        if count is not None and not -count <= n < count:
+            names = ", ".join((get_parameters(self.fun) or ((),))[0])
+            raise ValueError(f"{self.call}: {what} {n} is out of range: `{function_name(self.fun)}` takes {count} "
+                             f"positional arguments" + (f" ({names})" if names else ""))
+        return n + count if n < 0 and count is not None else n
+
+    def donated(self, argnums: Any, argnames: Any) -> frozenset[int]:
+        """Return the positions of arguments donated by position or by name. ValueError if one is also static."""
+        nums = as_tuple(self.call, "donate_argnums", argnums, int)
+        names = as_tuple(self.call, "donate_argnames", argnames, str)
+        if nums:
+            count = count_positional(self.fun)
+            nums = tuple(self._from_front("donate_argnums", n, count) for n in nums)
+        if names:
+            _check_names(self.call, self.fun, "donate_argnames", names)
+            known = parameter_names(self.fun) or ()
+            nums += tuple(known.index(n) for n in names if n in known)
+        both = self.nums.intersection(nums)
+        if both:
+            raise ValueError(f"{self.call}: {self.describe(min(both))} is both static and donated; choose one")
+        return frozenset(nums)
+
+    def describe(self, where: int | str) -> str:
+        """Return the text for an argument in messages: `argument 1 ('n')`."""
+        known = get_parameters(self.fun)
+        if isinstance(where, str) or known is None or where >= len(known[0]):
+            return f"argument {where!r}"
+        return f"argument {where} ({known[0][where]!r})"
+
+    def position(self, name: str) -> int:
+        known = parameter_names(self.fun) or ()
+        return known.index(name) if name in known else -1
+
+    def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
+        """Return (dynamic positional, dynamic keyword, key of the static arguments). ValueError if one is not hashable.
+
+        The key holds the type of each value, because `1 == 1.0 == True` would otherwise share a program.
+        """
+        dynamic = tuple(a for i, a in enumerate(args) if i not in self.nums)
+        static: list[tuple[int | str, Any]] = [(i, a) for i, a in enumerate(args) if i in self.nums]
+        rest = {}
+        for name, value in kwargs.items():
+            if name in self.names:
+                static.append((name, value))
+            else:
+                rest[name] = value
+        for where, value in static:
+            if isinstance(value, Tracer):
+                raise StaticArgumentError(f"{self.call} of `{function_name(self.fun)}`: static {self.describe(where)} is a "
+                                          f"traced value {value.aval.str_long()}; a static argument must be a known Python "
+                                          "value")
+            try:
+                hash(value)
+            except TypeError as e:
+                raise ValueError(
+                    f"{self.call} of `{function_name(self.fun)}`: static {self.describe(where)} must be hashable; got "
+                    f"{type(value).__name__}: {value!r:.60}. Use a tuple for a list, or make the argument dynamic") from e
+        return dynamic, rest, tuple((w, type(v), v) for w, v in sorted(static, key=lambda p: str(p[0])))
+
+    def join(self, dynamic: Sequence[Any], kwargs: dict[str, Any], static: Any) -> tuple[list[Any], dict[str, Any]]:
+        """The inverse of `split`."""
+        at = {w: v for w, _, v in static if isinstance(w, int)}
+        rest = iter(dynamic)
+        args = [at[i] if i in at else next(rest) for i in range(len(dynamic) + len(at))]
+        named = {w: v for w, _, v in static if isinstance(w, str)}
+        return args, {**kwargs, **named}

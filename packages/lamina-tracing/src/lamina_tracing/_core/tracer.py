@@ -1,0 +1,253 @@
+"""`Tracer`: a value that represents an array while a function is transformed; and `typeof`, the types of values.
+
+A tracer belongs to one running transformation, its trace (see trace.py), which handles the primitives applied to it. It
+has the methods of an array, installed by the operators hook. Operations that need concrete numbers raise errors here,
+which describe where the tracer comes from.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from lamina_ir import ShapedArray, aval_of, errors
+
+from .error_context import not_an_array_error
+
+__all__ = ["Tracer", "get_concrete_value", "get_underlying_value", "has_jax_array", "load_numpy_dispatch",
+           "provenance_hooks", "typeof"]
+
+provenance_hooks: list[Callable[[Tracer], str]] = []  # each describes where a tracer comes from; see tracer_provenance.py
+
+
+def has_jax_array(x: Any) -> bool:
+    """Return whether an object of another library can be converted to an array with `__jax_array__`.
+
+    Callers check this last, so that arrays, numbers and tracers do not pay for it.
+
+    Args:
+      x: the object.
+    Returns:
+      A bool.
+
+    >>> class Table:
+    ...     def __jax_array__(self):
+    ...         return np.ones(2)
+    >>> has_jax_array(Table()), has_jax_array(2.0)
+    (True, False)
+    """
+    return hasattr(type(x), "__jax_array__")
+
+
+def typeof(x: Any) -> ShapedArray:
+    """Return the type of a traced value, array or number.
+
+    Args:
+      x: the value.
+    Returns:
+      Its shape, dtype and weak type. Python numbers are weakly typed: combined with an array they take its dtype.
+    Raises:
+      TypeError: it is not a traced value, array or number.
+
+    >>> typeof(3)
+    ShapedArray(int32[], weak_type=True)
+    """
+    if isinstance(x, Tracer):
+        return x.aval
+    try:
+        return aval_of(x)
+    except (TypeError, ValueError) as error:
+        if has_jax_array(x):
+            return typeof(x.__jax_array__())
+        raise not_an_array_error(x, error) from None
+
+
+def get_concrete_value(x: Any) -> Any:
+    """Return `x` if it is concrete, or the concrete primal value of a traced `x`.
+
+    Differentiation without `jit` runs the function on its primal values, so these are known. Results computed from them
+    are constants to the derivative. A staged or mapped value has no concrete value.
+
+    Args:
+      x: a tracer, array or number.
+    Returns:
+      An array or number; None if the value is unknown.
+
+    >>> from lamina_tracing.extend import EVALUATION
+    >>> get_concrete_value(2.0), get_concrete_value(Tracer(EVALUATION, aval_of(1.0)))
+    (2.0, None)
+    """
+    return x._concrete_value() if isinstance(x, Tracer) else x
+
+
+def get_underlying_value(x: Any) -> Any:
+    """Return the array that a traced `x` was made from: its primal value, or the batch if `x` is one example of it.
+
+    Args:
+      x: a tracer, array or number.
+    Returns:
+      An array or number; None if `x` is staged.
+
+    >>> from lamina_tracing.extend import EVALUATION
+    >>> get_underlying_value(2.0), get_underlying_value(Tracer(EVALUATION, aval_of(1.0)))
+    (2.0, None)
+    """
+    while isinstance(x, Tracer):
+        x = x._underlying_value()
+    return x
+
+
+# Imports `numpy_dispatch` on first use: few programs call NumPy functions on tracers, and importing it takes as long as
+# `lax`.
+load_numpy_dispatch: Callable[[], Any] = lru_cache(maxsize=1)(partial(import_module, "lamina_tracing.numpy_dispatch"))
+
+
+def _origin(x: Tracer) -> str:
+    return "".join([describe(x) for describe in provenance_hooks])
+
+
+class Tracer:
+    """Value that represents an array while a function is transformed: an array's methods, but no concrete numbers.
+
+    Args:
+      trace: the transformation that handles primitives applied to it, a `Trace`.
+      aval: the type of the array.
+
+    >>> from lamina_tracing.extend import EVALUATION
+    >>> x = Tracer(EVALUATION, ShapedArray((2, 3), np.dtype("float32")))
+    >>> x.shape, x.ndim, len(x)
+    ((2, 3), 2, 2)
+    >>> float(x)
+    Traceback (most recent call last):
+    lamina_ir.errors.ConcretizationError: a traced float32[2,3] has no known number, but a Python float was asked for. ...
+    """
+
+    __slots__ = ("_trace", "aval", "__weakref__")
+    __array_priority__ = 1000
+
+    def __init__(self, trace: Any, aval: ShapedArray) -> None:
+        self._trace = trace
+        self.aval = aval
+
+    def _concrete_value(self) -> Any:
+        """Return the concrete value that the tracer pairs with more data, such as a tangent; None if it has none."""
+        return None
+
+    def _underlying_value(self) -> Any:
+        """Return the value of an outer level that this tracer wraps, traced or concrete; None if it wraps none."""
+        return None
+
+    def __hash__(self) -> int:
+        raise TypeError(f"a traced {self.aval.str_long()} has no known value, so it is no dictionary key and no static "
+                        f"argument (a size, an axis, a dtype, a flag).{_origin(self)} Make it static where it comes "
+                        "from (static_argnums)")
+
+    shape = property(lambda self: self.aval.shape)
+    dtype = property(lambda self: self.aval.dtype)
+    ndim = property(lambda self: len(self.aval.shape))
+    size = property(lambda self: self.aval.size)
+    weak_type = property(lambda self: self.aval.weak_type)
+    itemsize = property(lambda self: self.aval.dtype.itemsize)
+    nbytes = property(lambda self: self.aval.dtype.itemsize * self.aval.size)
+    named_shape = property(lambda self: self.aval.named_shape)
+
+    def __len__(self) -> int:
+        if not self.aval.shape:
+            raise TypeError(f"len() of a rank-0 traced value {self.aval.str_long()}")
+        return self.aval.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.aval.shape:
+            raise TypeError(f"iteration over a rank-0 traced value {self.aval.str_long()}; where it is a size, a shape or an "
+                            "axis, pass it as a static argument (static_argnums)")
+        return (self[i] for i in range(self.aval.shape[0]))  # type: ignore[index]
+
+    def __contains__(self, value: Any) -> bool:
+        number = self._concrete_value()
+        if number is not None:
+            return value in number
+        raise errors.TracerBoolError(self._need_value("a Python truth value for `in`", "lamina.numpy.any(x == value)"))
+
+    def _need_value(self, use: str, remedy: str) -> str:
+        """Return the error text for an operation that needs the concrete value."""
+        where = _origin(self) or f" It belongs to a {type(self._trace).__name__}."
+        if self._concrete_value() is not None:
+            return (f"{use} of a {self.aval.str_long()} that is being differentiated would lose its derivative.{where} Use "
+                    f"{remedy}, or lax.stop_gradient(x) first where a constant is meant.")
+        static = "static_broadcasted_argnums" if ", traced by pmap" in where else "static_argnums"
+        return (f"a traced value {self.aval.str_long()} has no known number, but {use} was asked for.{where} Use "
+                f"{remedy}, or pass the value as a static argument ({static}) where that is meant.")
+
+    def __bool__(self) -> bool:
+        if self.aval.shape and self.aval.size != 1:
+            raise ValueError(f"the truth value of an array with several elements is ambiguous; got {self.aval.str_long()}. "
+                             "Use .any() or .all()")
+        number = self._concrete_value()
+        if number is not None:
+            return bool(number)
+        raise errors.TracerBoolError(self._need_value("a Python truth value (`if`, `while`, `and`, `not`)",
+                                                      "lamina.numpy.where or lax.select"))
+
+    def __int__(self) -> int:
+        number = self._concrete_value()
+        if number is not None:
+            return int(number)
+        raise errors.TracerIntegerError(self._need_value("a Python int", "x.astype(int)"))
+
+    def __float__(self) -> float:
+        raise errors.ConcretizationError(self._need_value("a Python float", "x.astype(float)"))
+
+    def __complex__(self) -> complex:
+        raise errors.ConcretizationError(self._need_value("a Python complex", "x.astype(complex)"))
+
+    def __index__(self) -> int:
+        raise errors.TracerIntegerError(self._need_value(
+            "a Python integer (a length, a shape, an axis, `range`, a place in a list)",
+            "x[i] on an array or lax.dynamic_index_in_dim to pick by it, lax.fori_loop to count to it"))
+
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        raise errors.TracerArrayError(self._need_value(
+            "a NumPy array", "the lamina.numpy function of the same name, numpy.stack(...) to make one array of several"))
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return load_numpy_dispatch().array_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return load_numpy_dispatch().array_function(func, types, args, kwargs)
+
+    def _describe_provenance(self) -> str:
+        """Describe where this tracer comes from, for errors."""
+        return _origin(self)
+
+    def item(self, *args: Any) -> Any:
+        number = self._concrete_value()
+        if number is not None:
+            return number.item(*args) if hasattr(number, "item") else np.asarray(number).item(*args)
+        raise errors.ConcretizationError(self._need_value("a Python number (item)", "the array itself"))
+
+    def tolist(self) -> Any:
+        raise errors.ConcretizationError(self._need_value("a Python list (tolist)", "the array itself"))
+
+    def block_until_ready(self) -> Any:
+        return self
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError("arrays are immutable: instead of `x[i] = v` write `x = x.at[i].set(v)`")
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+    def __repr__(self) -> str:
+        return f"Traced<{self.aval!r}>with<{self._trace!r}>"
+
+    def __format__(self, spec: str) -> str:
+        try:
+            return format(repr(self), spec)
+        except ValueError:
+            raise TypeError(f"a traced value {self.aval.str_long()} has no known number to format as {spec!r}; print it where "
+                            "the program runs, with debug.print, or leave the format out") from None

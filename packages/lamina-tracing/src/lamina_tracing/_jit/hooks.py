@@ -1,0 +1,311 @@
+"""Four hooks through which higher packages replace default behaviour. Each default works without the higher package.
+
+    hook        default                                      replaced by
+    evaluator   NumPy implementation of each primitive       lamina_runtime: XLA
+    dispatcher  Python cache + evaluator, for jit and pmap   lamina_runtime: jaxlib's C++ call path
+    basis_map   loop over basis vectors and stack            lamina_batching: vmap
+    operators   lax arithmetic with NumPy promotion          lamina_numpy: the full NumPy set
+
+`hooks.evaluator` is the installed implementation; `hooks.set_evaluator(new)` or `hooks.evaluator = new` replaces it. A
+change counts as a change of the rules (`config.generation`), so cached programs and callables made earlier use the new
+one.
+
+There are also three lists of callbacks:
+
+- `on_staging`: called when this thread starts or stops staging (or binding axis names), for caches outside Python.
+- `on_devices_closed`: called when devices are closed, with a predicate that tests whether a device is one of them.
+- `staging_context_hooks`: return a context manager for staging a function of given operands. They may read properties
+  of the arrays, such as their devices, which tracers do not have.
+"""
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Protocol
+
+import numpy as np
+from lamina_ir import ClosedJaxpr, Primitive, ShapedArray, config
+from lamina_ir.extend import invalidate_caches
+
+from .._core.array import HostArray
+from .jit_spec import StagedProgram
+from .._diagnostics.x64_warning import enable_x64_narrowing_warning
+from .numpy_evaluator import NumPyEvaluator
+from .._core.static_args import StaticArgs
+from .._core.trace import EVALUATION, staging_context_hooks, on_staging
+from .._core.tracer import Tracer
+
+__all__ = ["CallSpec", "Dispatcher", "Evaluator", "NumPyEvaluator", "Operators", "basis_map", "device_put",
+           "dispatcher", "evaluator", "on_devices_closed", "on_staging", "operators", "set_basis_map",
+           "set_dispatcher", "set_evaluator", "staging_context_hooks", "use_numpy"]
+
+
+class Evaluator(Protocol):
+    """Runs primitives and programs on concrete values."""
+
+    def primitive(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Run a primitive on concrete operands; return a tuple if `prim.multiple`."""
+
+    def program(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
+        """Run a program on concrete arguments."""
+
+    def array(self, value: np.ndarray, aval: ShapedArray) -> Any:
+        """Make a concrete array of type `aval` from host memory. Copies: the caller may change `value` afterwards."""
+
+
+def _check_methods(hook: str, new: Any, *methods: str) -> None:
+    missing = [name for name in methods if not callable(getattr(new, name, None))]
+    if missing:
+        raise TypeError(f"set_{hook}: expected an object with the methods {', '.join(methods)}; {type(new).__name__} "
+                        f"has no {', '.join(missing)}")
+
+
+evaluator: Evaluator
+
+
+def set_evaluator(new: Evaluator) -> None:
+    """Replace the evaluator, in every thread.
+
+    Args:
+      new: runs primitives and programs (`primitive`, `program`, `array`; also `device_put` if it has devices).
+    Raises:
+      TypeError: it lacks one of these methods.
+    """
+    global evaluator
+    _check_methods("evaluator", new, "primitive", "program", "array")
+    if not isinstance(new, NumPyEvaluator):  # with a runtime, users expect 32 bits; see x64_warning.py
+        enable_x64_narrowing_warning(False)
+    with config.generation.changing():
+        evaluator = new
+        EVALUATION.set_handler(new.primitive)  # `bind` calls it without going through `evaluator`
+        invalidate_caches()
+
+
+set_evaluator(NumPyEvaluator())
+enable_x64_narrowing_warning(True)
+
+
+class CallSpec(Protocol):
+    """A function and its call options, from which a dispatcher's `jit` or `pmap` makes a callable. `JitSpec` is one.
+
+    Attributes:
+      call: name of the public function that made it: `jit`, `pmap`.
+      fun, name: the user's function, and its name in errors.
+      function_key, options_key: cache key of the function, and key that distinguishes specs of one function.
+      programs: the cached programs, to be cleared.
+      statics: the static arguments (`StaticArgs`).
+      device, backend: where to run, or None.
+      donate_argnums: positions of arguments whose memory may be reused.
+      inline: if called while another function is traced, become part of its program (`inline_call`).
+      is_library_function: the function is defined in a lamina package.
+      keep_unused: pass unused arguments to the device too.
+      in_shardings, out_shardings: shardings of arguments and results, trees of shardings and None.
+      compiler_options: name -> value, or None.
+
+    >>> class Portable:
+    ...     def jit(self, spec: CallSpec):
+    ...         return spec.fun
+    ...     def pmap(self, spec: CallSpec):
+    ...         return spec.make_portable_callable()
+    """
+
+    call: str
+    fun: Callable[..., Any]
+    name: str
+    function_key: Any
+    programs: dict[Any, StagedProgram]
+    statics: StaticArgs
+    device: Any
+    backend: str | None
+    donate_argnums: frozenset[int]
+    inline: bool
+    keep_unused: bool
+    in_shardings: Any
+    out_shardings: Any
+    compiler_options: dict[str, Any] | None
+
+    @property
+    def options_key(self) -> Any: ...
+    @property
+    def is_library_function(self) -> bool: ...
+
+    def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
+        """Return (flat dynamic arguments, their tree, key of the static arguments)."""
+
+    def trace_call(self, args: Sequence[Any], kwargs: dict[str, Any], flat: list[Any], tree: Any, static: Any) -> StagedProgram:
+        """Return the program for arguments of these types, cached or newly traced. It takes `outer`, then `flat`."""
+
+    def argument_path(self, tree: Any, i: int) -> str:
+        """Return the user's name of a flat argument, for errors: `params['w'][0]`."""
+
+    def describe_axis_size(self, staged: StagedProgram, tree: Any) -> str | None:
+        """Describe the argument that determines the size of the map, for errors; None if no argument does.
+
+        An example is `x, float32[9,2], has 9 rows along axis 0`.
+        """
+
+    def trace_abstract(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[StagedProgram, Any]:
+        """Return (program, tree of the dynamic arguments) for arrays or other objects with shape and dtype."""
+
+    def donated(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bool, ...]:
+        """Return, for each flat dynamic argument, whether its buffer is donated; () if none is."""
+
+    def bind_program(self, staged: StagedProgram, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
+        """Bind a staged program as one equation, so that every transformation of its arguments handles it."""
+
+    def inline_call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Inline the call into the program being traced."""
+
+    def make_portable_callable(self) -> Callable[..., Any]:
+        """Make a callable for a dispatcher without devices: the evaluator runs the call."""
+
+    def make_callable(self, dispatcher: Any) -> Callable[..., Any]:
+        """Return the callable that a dispatcher makes from this spec."""
+
+
+class Dispatcher(Protocol):
+    """Makes fast repeated calls from call specs."""
+
+    def jit(self, spec: Any) -> Callable[..., Any]:
+        """Make a callable for a jitted function."""
+
+    def pmap(self, spec: Any) -> Callable[..., Any]:
+        """Make a callable for a function that is mapped over devices."""
+
+    def device_count(self, backend: str | None) -> int | None:
+        """Return the maximal number of devices of a map; None: no limit."""
+
+    def share(self, devices: Sequence[Any] | None, backend: str | None) -> tuple[int, int]:
+        """Return `(own, total)`: this process has `own` of `total` equal parts of a mapped axis.
+
+        The parts are devices if `devices` is given, else processes.
+        """
+
+
+dispatcher: Dispatcher  # jit.py defines and sets the default
+
+
+def set_dispatcher(new: Dispatcher) -> None:
+    """Replace the dispatcher. Callables made earlier use it from their next call on.
+
+    Args:
+      new: makes callables (`jit`, `pmap`). A callable must compare the current dispatcher with the one that made it,
+        and call through the current one.
+    Raises:
+      TypeError: it lacks one of these methods.
+    """
+    global dispatcher, _portable
+    _check_methods("dispatcher", new, "jit", "pmap")
+    with config.generation.changing():
+        dispatcher, _portable = new, _portable or new
+        invalidate_caches()
+
+
+_portable: Dispatcher | None = None  # the first dispatcher installed: that of jit.py, which needs no runtime
+
+
+def use_numpy(evaluator: Evaluator | None = None) -> None:
+    """Evaluate and dispatch as without a runtime: run primitives and programs with their NumPy implementations.
+
+    Args:
+      by: the evaluator; default: a `NumPyEvaluator`.
+    """
+    assert _portable is not None
+    set_evaluator(NumPyEvaluator() if evaluator is None else evaluator)
+    set_dispatcher(_portable)
+
+
+def device_put(x: Any, device: Any) -> Any:
+    """Put `x` on a device or on the devices of a sharding. ValueError if the evaluator has no devices."""
+    move = getattr(evaluator, "device_put", None)
+    if move is None:
+        raise ValueError(f"arrays cannot be put on {device!r}: the evaluator in use has no devices; import lamina_runtime "
+                         "first")
+    return move(x, device)
+
+
+basis_map: Callable[..., Any] | None = None
+
+
+def set_basis_map(new: Callable[..., Any] | None) -> None:
+    """Set how a linear map is applied to all basis vectors, for Jacobians.
+
+    Args:
+      new: `new(push, basis)` applies `push` to all members of `basis`, a tree of arrays stacked on axis 0; None: apply
+        it one by one.
+    """
+    global basis_map
+    if new is not None and not callable(new):
+        raise TypeError(f"set_basis_map: expected a function or None; got {type(new).__name__}")
+    with config.generation.changing():
+        basis_map = new
+        invalidate_caches()
+
+
+on_devices_closed: list[Callable[[Callable[[Any], bool]], None]] = []
+
+
+class Operators:
+    """Methods, operators and properties of arrays and tracers.
+
+    `install(tracer_table, array_table)` takes tables of name -> function or property. Tracers get the first table.
+    Every concrete array class, also one registered later, gets the second, whose functions may dispatch faster.
+
+    `find_numpy_function(name)` may be set. It returns the implementation of a NumPy function, such as "linalg.pinv",
+    for traced values if `numpy_dispatch` has none, or None.
+
+    `device_scalar_like(x, number)` may be set. It returns the operand that operators of a concrete array use for a
+    Python float or int: a cached, weakly typed device array on the devices of `x`, or the number itself.
+    """
+
+    find_numpy_function: Callable[[str], Callable[..., Any] | None] = staticmethod(lambda name: None)
+    device_scalar_like: Callable[[Any, Any], Any] = staticmethod(lambda x, number: number)
+
+    def __init__(self) -> None:
+        self.tracer_table: dict[str, Any] = {}
+        self.array_table: dict[str, Any] = {}
+        self._classes: list[type] = []
+
+    def install(self, tracer_table: dict[str, Any], array_table: dict[str, Any]) -> None:
+        self.tracer_table.update(tracer_table)
+        self.array_table.update(array_table)
+        for name, value in tracer_table.items():
+            setattr(Tracer, name, value)
+        for kind in self._classes:
+            self._set_attributes(kind, array_table)
+
+    def register_array_class(self, kind: type) -> None:
+        """Install the array table, and every later change of it, on a class of concrete arrays."""
+        if kind not in self._classes:
+            self._classes.append(kind)
+            self._set_attributes(kind, self.array_table)
+
+    @staticmethod
+    def _set_attributes(kind: type, table: dict[str, Any]) -> None:
+        for name, value in table.items():
+            setattr(kind, name, value)
+
+
+operators = Operators()
+operators.register_array_class(HostArray)
+
+
+class _HooksModule(ModuleType):
+    """Module class that makes `hooks.evaluator = new` call `hooks.set_evaluator(new)`."""
+
+    def __reduce__(self) -> Any:
+        return import_module, (self.__name__,)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("evaluator", "dispatcher", "basis_map"):
+            getattr(self, f"set_{name}")(value)
+        elif name == "operators":
+            raise TypeError(f"{self.__name__}.operators cannot be replaced; change its tables with "
+                            "operators.install(...)")
+        else:
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _HooksModule

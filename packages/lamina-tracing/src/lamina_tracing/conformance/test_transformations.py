@@ -1,0 +1,165 @@
+"""The doors upwards: a `Trace` of anybody's is a transformation, and what fills a slot is obeyed while it does."""
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+from lamina_ir import Primitive, prims
+from lamina_tracing import jit, lax, hooks
+from lamina_tracing.extend import (EVALUATION, Trace, Tracer, bind, new_trace_level, eval_jaxpr, jaxpr_as_fun,
+                                   trace_state, stage, typeof)
+
+X = np.float32([0.5, 1, 2])
+
+
+class Pair(Tracer):
+    """A value beside its derivative."""
+
+    __slots__ = ("value", "slope")
+
+    def __init__(self, trace, value, slope):
+        super().__init__(trace, typeof(value))
+        self.value, self.slope = value, slope
+
+
+class Slopes(Trace):
+    """Forward derivatives of three ops, written by somebody outside."""
+
+    def parts(self, x):
+        return (x.value, x.slope) if isinstance(x, Pair) and x._trace is self else (x, lax.mul(x, 0.0))
+
+    def process(self, prim, args, params):
+        (a, da), *rest = map(self.parts, args)
+        if prim is prims.sin_p:
+            return Pair(self, lax.sin(a), lax.mul(da, lax.cos(a)))
+        if len(rest) != 1:
+            raise NotImplementedError(prim.name)
+        (b, db), = rest
+        if prim is prims.mul_p:
+            return Pair(self, lax.mul(a, b), lax.add(lax.mul(da, b), lax.mul(a, db)))
+        if prim is prims.add_p:
+            return Pair(self, lax.add(a, b), lax.add(da, db))
+        raise NotImplementedError(prim.name)
+
+
+def slope(f):
+    def derived(x):
+        trace = Slopes(trace_state.depth + 1)
+        with new_trace_level(trace):
+            out = f(Pair(trace, x, np.ones(np.shape(x), np.float32)))
+        return out.slope
+    return derived
+
+
+def f(x):
+    return lax.mul(lax.sin(x), lax.add(x, x))
+
+
+def test_an_op_goes_to_the_transformation_of_its_operands():
+    want = 2 * (X * np.cos(X) + np.sin(X))
+    np.testing.assert_allclose(np.asarray(slope(f)(X)), want, rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(jit(slope(f))(X)), want, rtol=1e-5)
+
+
+@pytest.mark.order
+def test_the_innermost_transformation_comes_first():
+    """The derivative of x * (d/dy of x * y) is 2 x: each level sees its own operands."""
+    got = slope(lambda x: lax.mul(x, slope(lambda y: lax.mul(x, y))(np.float32(3))))(np.float32(5))
+    assert float(got) == 10
+
+
+@pytest.mark.order
+def test_a_transformation_leaves_the_thread_as_it_was():
+    before = trace_state.trace, trace_state.depth
+    with pytest.raises(NotImplementedError):
+        slope(lax.cos)(X)
+    assert (trace_state.trace, trace_state.depth) == before and trace_state.trace is EVALUATION
+    np.testing.assert_array_equal(np.asarray(lax.neg(X)), -X)
+
+
+def test_an_op_of_ones_own_is_bound_like_ours():
+    twice = Primitive("twice_of_contract", infer=lambda x: x, numpy=lambda x: x * np.float32(2), family="elementwise")
+    g = functools.partial(bind, twice)
+    np.testing.assert_array_equal(np.asarray(g(X)), 2 * X)
+    np.testing.assert_array_equal(np.asarray(jit(g)(X)), 2 * X)
+
+
+def test_a_program_is_a_function_again():
+    closed, outer = stage(lambda x, y: [lax.mul(x, y), x], [typeof(X), typeof(X)])
+    assert outer == []
+    for run in (lambda *xs: eval_jaxpr(closed, xs), jaxpr_as_fun(closed), jit(jaxpr_as_fun(closed))):
+        a, b = run(X, 2 * X)
+        np.testing.assert_array_equal(np.asarray(a), 2 * X * X)
+        np.testing.assert_array_equal(np.asarray(b), X)
+
+
+def test_values_from_further_out_lead_a_programs_arguments():
+    def around(x):
+        y = lax.sin(x)
+        closed, outer = stage(lambda z: [lax.mul(z, y)], [typeof(X)])
+        assert len(outer) == 1 and outer[0] is y and len(closed.in_avals) == 2
+        return eval_jaxpr(closed, [*outer, x])[0]
+
+    np.testing.assert_allclose(np.asarray(jit(around)(X)), X * np.sin(X), rtol=1e-6)
+
+
+@pytest.fixture
+def restored():
+    """The slots are as they were after the test."""
+    old = hooks.evaluator, hooks.dispatcher, hooks.basis_map
+    yield
+    hooks.set_evaluator(old[0])
+    hooks.set_dispatcher(old[1])
+    hooks.set_basis_map(old[2])
+
+
+def test_an_evaluator_runs_every_op_while_it_fills_its_slot(restored):
+    ops = []
+
+    class Noting(hooks.NumPyEvaluator):
+        def primitive(self, prim, args, params):
+            ops.append(prim.name)
+            return super().primitive(prim, args, params)
+
+    old = hooks.evaluator
+    hooks.set_evaluator(Noting())
+    np.testing.assert_allclose(np.asarray(f(X)), np.sin(X) * 2 * X, rtol=1e-6)
+    assert ops == ["sin", "add", "mul"]
+    hooks.set_evaluator(old)
+    f(X)
+    assert len(ops) == 3
+
+
+def test_callables_made_before_follow_another_dispatcher_and_back(restored):
+    old, calls = hooks.dispatcher, []
+
+    class Noting:
+        def jit(self, spec):
+            inner = old.jit(spec)
+
+            def noting(*args):
+                calls.append(spec.name)
+                return inner(*args)
+            return noting
+
+        def pmap(self, spec):
+            return old.pmap(spec)
+
+    def double(x):
+        return lax.mul(x, 2.0)
+
+    made = jit(double)
+    assert float(made(np.float32(3))) == 6
+    hooks.set_dispatcher(Noting())
+    assert float(made(np.float32(3))) == 6 and float(jit(double)(np.float32(4))) == 8 and calls == ["double"] * 2
+    hooks.set_dispatcher(old)
+    assert float(made(np.float32(3))) == 6 and len(calls) == 2
+
+
+@pytest.mark.parametrize(("fill", "value"), [(hooks.set_evaluator, object()), (hooks.set_dispatcher, None),
+                                             (hooks.set_basis_map, 3)], ids=["evaluator", "dispatcher", "basis_map"])
+def test_what_does_not_fit_a_slot_is_refused(fill, value, restored):
+    with pytest.raises(TypeError, match="expected"):
+        fill(value)
+    np.testing.assert_array_equal(np.asarray(lax.neg(X)), -X)

@@ -1,0 +1,139 @@
+"""Indices that leave their axis, while `config.debug_bounds` is on: each door that takes indices of the user asks here, before
+it moves them inside or leaves them out, as it does otherwise.
+
+A check is a call of the host, as `debug.check`: it knows its line, and learns the turn, the example and the device from
+whoever runs the program. What the library does with indices by itself is not looked at: it may count on their being moved.
+"""
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+import numpy as np
+from lamina_ir import OutOfBoundsError, config, dtypes, prims
+from lamina_ir.extend import HostFunction
+
+from .._diagnostics.argument_errors import rename_errors
+from .._core.source_lines import is_library_file, find_user_source
+from .._core.trace import bind
+from .._core.tracer import typeof
+from ._util.conversions import convert_element_type
+from .elementwise import add, bitwise_and, ge, le, lt, select
+from .reductions import reduce_and
+
+__all__ = ["check_index", "check_index_vectors", "should_check_bounds"]
+
+
+def should_check_bounds(*forwarding_files: str) -> bool:
+    """Whether indices are to be looked at: the setting is on, and it is the user who gives them.
+
+    Args:
+      forwarding_files: files, or folders of files, that only forward indices of the caller.
+    Returns:
+      A truth value.
+
+    >>> should_check_bounds(__file__)
+    False
+    """
+    if not config.debug_bounds.value:
+        return False
+    frame: FrameType | None = sys._getframe(1)
+    forwarding_files += (rename_errors.__code__.co_filename,)  # as the functions do in which errors are told by name
+    while frame is not None and frame.f_code.co_filename.startswith(forwarding_files):
+        frame = frame.f_back
+    return frame is not None and not is_library_file(frame.f_code.co_filename)
+
+
+def check_index(call: str, index: Any, size: int, axis: int, wrap: bool = True, window: int = 1) -> None:
+    """OutOfBoundsError, when the program runs, if an index is outside of its axis.
+
+    Args:
+      call: who is given it.
+      index: an integer, or an array of integers.
+      size: the length of the axis.
+      axis: which it is, for the message.
+      wrap: whether -1 is the last position.
+      window: how many positions, from the index on, have to be inside.
+
+    >>> check_index("take", 2, 3, 0)
+    """
+    if wrap and window > 1:  # a window at -1 begins at the last position
+        index, wrap = _from_front(index, size), False
+    low, high = -size if wrap else 0, size - window
+
+    def fail(found: Any) -> None:
+        bad = np.argwhere((found < low) | (found > high))[0]
+        what = f"index {found[tuple(bad)]}" if window == 1 else f"a window of {window} at {found[tuple(bad)]}"
+        where = f", at position {tuple(map(int, bad))} of the indices," if bad.size else ""
+        raise OutOfBoundsError(f"{call}: {what}{where} is out of bounds for axis {axis} of size {size}")
+
+    _ask(call, index, np.asarray(low), np.asarray(high), fail)
+
+
+def _from_front(index: Any, size: int) -> Any:
+    if isinstance(index, (int, np.integer, np.ndarray)):
+        given = np.asarray(index)
+        return np.where(given < 0, given + size, given) if given.dtype.kind == "i" else given
+    index = _wide(index)
+    return index if typeof(index).dtype.kind == "u" else select(lt(index, 0), add(index, size), index)
+
+
+def _wide(index: Any) -> Any:
+    dtype = typeof(index).dtype
+    return index if dtype.kind in "iu" and dtype.itemsize >= 4 else convert_element_type(index, np.dtype("int32"))
+
+
+def check_index_vectors(call: str, vectors: Any, limits: Sequence[int], axes: Sequence[int]) -> None:
+    """`check_index` for index vectors `[..., k]`.
+
+    Args:
+      call: who is given them.
+      vectors: integers.
+      limits: the greatest index for each of the k.
+      axes: which axes of the operand they are, for the message.
+
+    >>> check_index_vectors("gather", np.array([[2]]), (2,), (0,))
+    """
+    high = np.asarray(limits, np.int64)
+
+    def fail(found: Any) -> None:
+        *bad, k = np.argwhere((found < 0) | (found > high))[0]
+        where = f", at position {tuple(map(int, bad))} of the indices," if bad else ""
+        raise OutOfBoundsError(f"{call}: index {found[(*bad, k)]}{where} is out of bounds: windows begin at 0 to {limits[k]} "
+                               f"along axis {axes[k]} of the operand")
+
+    if axes:
+        _ask(call, vectors, np.zeros_like(high), high, fail)
+
+
+def _ask(call: str, index: Any, low: np.ndarray, high: np.ndarray, fail: Any) -> None:
+    aval = typeof(index)
+    if 0 in aval.shape:
+        return
+    if isinstance(index, (int, np.integer, np.ndarray)):
+        given = np.asarray(index)
+        ok: Any = np.bool_(((given >= low) & (given <= high)).all())
+        if ok:
+            return
+    else:
+        index = _wide(index)
+        aval = typeof(index)
+        limits = dtypes.iinfo(aval.dtype)
+        ok = le(index, _full(np.minimum(high, limits.max), aval))
+        if aval.dtype.kind == "i":
+            ok = bitwise_and(ok, ge(index, _full(np.maximum(low, limits.min), aval)))
+        if aval.shape:
+            ok = reduce_and(ok, tuple(range(len(aval.shape))))
+
+    def host(_: Any, found: Any) -> tuple[()]:
+        fail(found)
+        return ()
+
+    bind(prims.debug_callback_p, ok, index, batch=(), callback=HostFunction.of(host, call, find_user_source(), checks=True),
+         indexed=False, mapped=(), ordered=False, threaded=False)
+
+
+def _full(limit: np.ndarray, aval: Any) -> np.ndarray:
+    return np.broadcast_to(limit, aval.shape).astype(aval.dtype)

@@ -1,0 +1,151 @@
+"""Reductions and positions over mapped axes by their names, in terms of collectives (docs/guides/names-as-axes.md)."""
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+from lamina_ir import ShapeError, dtypes, prims
+from lamina_ir.extend import as_axis_name
+
+from .._core.trace import axis_frame, bind
+from .._core.tracer import typeof
+from . import elementwise as ew
+from ._util.operands import check_axes, is_axis_name
+from ._util.conversions import convert_element_type
+from .shape import broadcast, squeeze
+
+__all__ = ["ReductionAxes", "argreduce_named_axis", "gather_named_axes", "parse_reduction_axes", "reduce_named_axes",
+           "select_member"]
+
+
+class ReductionAxes(tuple[int, ...]):
+    """Axes of an array, as a tuple, and beside them `names`, those of mapped axes; there is one at least.
+
+    Args:
+      iterable: the axes of the array.
+
+    >>> tuple(ReductionAxes((0, 2)))
+    (0, 2)
+    """
+
+    names: tuple[Hashable, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of positions along the named axes."""
+        n = 1
+        for name in self.names:
+            n *= axis_frame(name).size
+        return n
+
+
+def _is_named(axis: Any) -> bool:
+    return is_axis_name(axis) or isinstance(axis, tuple)  # among several axes a tuple is one name
+
+
+def parse_reduction_axes(call: str, axes: Any, ndim: int) -> tuple[int, ...]:
+    """Axes counted from the front as by `check_axes`; names of mapped axes among them make it an `ReductionAxes`.
+
+    Args:
+      call: whose argument they are, for the message.
+      axes: an integer or a name, or a sequence of them.
+      ndim: the number of axes there are.
+    Returns:
+      A tuple; its type is `ReductionAxes` where there are names.
+    Raises:
+      TypeError: something is neither an integer nor a name.
+      ShapeError: one is out of range, or named twice.
+      UnboundAxisError: a name is not bound.
+
+    >>> parse_reduction_axes("sum", (-1, 0), 3)
+    (2, 0)
+    """
+    if axes.__class__ is tuple:  # positions, as they are nearly always
+        for a in axes:
+            if a.__class__ is not int:
+                break
+        else:
+            return check_axes(call, axes, ndim)
+    elif axes.__class__ is ReductionAxes:
+        return axes
+    elif is_axis_name(axes):
+        axes = (axes,)
+    if not isinstance(axes, (tuple, list)) or not any(map(_is_named, axes)):
+        return check_axes(call, axes, ndim)
+    names = tuple([a for a in axes if _is_named(a)])
+    found = ReductionAxes(check_axes(call, tuple([a for a in axes if not _is_named(a)]), ndim))
+    if len(set(names)) < len(names):
+        raise ShapeError(f"{call}: axes {tuple(axes)} name an axis twice")
+    for name in names:
+        axis_frame(name)
+    found.names = names
+    return found
+
+
+# The collective that a reduction over a named axis is. Others gather what is left and reduce that: there is no product of
+# everybody's values, and no bitwise combination of integers.
+_BY_NAME = {prims.reduce_sum_p: prims.psum_p, prims.reduce_max_p: prims.pmax_p, prims.reduce_min_p: prims.pmin_p}
+_TRUTH = {prims.reduce_and_p: prims.pmin_p, prims.reduce_or_p: prims.pmax_p}
+
+
+def reduce_named_axes(prim: Any, x: Any, axes: ReductionAxes) -> Any:
+    """A reduction over axes of the array and named ones together: one collective, where there is one of that meaning."""
+    dtype = typeof(x).dtype
+    truth = dtypes.is_bool(dtype)
+    collective = (_TRUTH if truth else _BY_NAME).get(prim)
+    if collective is None or dtypes.is_complex(dtype) and prim is not prims.reduce_sum_p:  # complex extremes are ops only here
+        return bind(prim, gather_named_axes(bind(prim, x, axes=tuple(axes)), axes.names), axes=(0,))
+    return bind(collective, x, axes=(*axes.names, *axes), axis_index_groups=None)[0]
+
+
+def gather_named_axes(x: Any, names: tuple[Hashable, ...]) -> Any:
+    """Everybody's values along a new axis in front; several named axes are one, the first varying slowest.
+
+    Args:
+      x: array, one per position.
+      names: of mapped axes.
+    Returns:
+      An array with one axis more, the same for every position.
+
+    >>> from lamina_tracing import make_jaxpr
+    >>> make_jaxpr(lambda x: gather_named_axes(x, ("i",)), axis_env=[("i", 4)])(1.0).out_avals
+    [ShapedArray(float32[4], weak_type=True)]
+    """
+    size = math.prod([axis_frame(name).size for name in names])
+    return bind(prims.all_gather_p, x, axis_index_groups=None, axis_name=as_axis_name(names), axis_size=size,
+                all_gather_dimension=0, tiled=False)
+
+
+def select_member(x: Any, name: Hashable) -> Any:
+    """This position's part of an array that has one for each.
+
+    Args:
+      x: array whose first axis has the positions of the named one.
+      name: of a mapped axis.
+    Returns:
+      An array without that axis.
+
+    >>> from lamina_tracing import make_jaxpr
+    >>> make_jaxpr(lambda x: select_member(x, "i"), axis_env=[("i", 4)])(np.ones(4)).out_avals[0].shape
+    ()
+    """
+    at = bind(prims.axis_index_p, axis_name=as_axis_name((name,)))
+    shape = typeof(x).shape
+    starts = [at, *[np.int32(0)] * (len(shape) - 1)]
+    return squeeze(bind(prims.dynamic_slice_p, x, *starts, slice_sizes=(1, *shape[1:])), (0,))
+
+
+def argreduce_named_axis(prim: Any, x: Any, name: Hashable, dtype: np.dtype) -> Any:
+    """The lowest index among the positions whose value is the extreme one; NaN is."""
+    aval, n = typeof(x), axis_frame(name).size
+    if dtypes.is_complex(aval.dtype):  # collectives know no order of complex numbers
+        return bind(prim, gather_named_axes(x, (name,)), axes=(0,), index_dtype=dtype)
+    extreme = reduce_named_axes(prims.reduce_max_p if prim is prims.argmax_p else prims.reduce_min_p, x,
+                              parse_reduction_axes(prim.name, name, len(aval.shape)))  # type: ignore[arg-type]
+    wins = ew.bitwise_or(ew.eq(x, extreme), ew.ne(x, x))
+    here = bind(prims.axis_index_p, axis_name=as_axis_name((name,)))
+    places = [v if not aval.shape else broadcast(v, aval.shape) for v in (here, np.int32(n))]
+    (first,) = bind(prims.pmin_p, ew.select(wins, *places), axes=(name,), axis_index_groups=None)
+    return convert_element_type(first, dtype)

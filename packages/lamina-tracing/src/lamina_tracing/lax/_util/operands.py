@@ -1,0 +1,302 @@
+"""What the `lax` modules share: binding, reading types, matching Python scalars, checking axes."""
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from operator import index
+from typing import Any
+
+import numpy as np
+from lamina_ir import LaminaError, ShapeError, config, dtypes
+from lamina_ir.prims import broadcast_in_dim_p as _broadcast_in_dim_p
+
+from ..._jit import hooks
+from ..._core.args import resolve_requested_dtype
+from ..._core.array import Array, ArrayLike, HostArray
+from ..._core.trace import EVALUATION, bind, trace_state
+from ..._core.tracer import typeof
+
+__all__ = ["ArrayLike", "as_dtype", "as_int", "as_ints", "bind", "check_axes", "check_axis", "check_callable",
+           "check_no_axis_name", "copy_host_result", "full_like", "is_axis_name", "match_scalars", "one_like",
+           "scalar", "set_public_name", "typeof", "zeros_like"]
+
+_SCALARS = frozenset((bool, int, float, complex))
+_x64, _F32, _F64 = config.enable_x64, np.dtype("float32"), np.dtype("float64")
+
+
+def copy_host_result(x: ArrayLike) -> Array:
+    """An operand as an op's result. NumPy's arrays, which their owner may write to and which lack our methods, are copied;
+    a program that is being written takes its own copy of them."""
+    if (isinstance(x, np.ndarray) and not isinstance(x, HostArray) and trace_state.trace is EVALUATION
+            and x.dtype != dtypes.float0):
+        return hooks.evaluator.array(x, typeof(x))
+    return x  # type: ignore[return-value]  # an array or a traced value, or taken for one by the program being written
+
+
+def check_callable(call: str, what: str, fun: Any) -> None:
+    """Raise TypeError unless `fun` can be called."""
+    if not callable(fun):
+        raise TypeError(f"{call}: {what} must be a function; got {type(fun).__name__}: {fun!r:.60}")
+
+
+def set_public_name(fun: Any, name: str, doc: str) -> Any:
+    """A function that was made for a table, under its public name: errors look it up among the frames."""
+    fun.__name__ = fun.__qualname__ = name
+    fun.__doc__ = doc
+    fun.__code__ = fun.__code__.replace(co_name=name, co_qualname=name)
+    return fun
+
+
+def scalar(value: Any, dtype: np.dtype) -> Any:
+    """A NumPy scalar of a dtype, to stand beside an operand of that dtype.
+
+    Args:
+      value: a number.
+      dtype: a NumPy dtype; numbers that it does not hold wrap or overflow as in `astype`.
+    Returns:
+      A NumPy scalar.
+
+    >>> scalar(2, np.dtype("float32")).dtype
+    dtype('float32')
+    """
+    try:
+        return dtype.type(value)  # a tenth of the cost of the general way
+    except (OverflowError, TypeError):
+        return np.asarray(value).astype(dtype)[()]
+
+
+def has_default_float_dtype(x: HostArray) -> bool:
+    """Whether an array has the dtype of Python's floats; `typeof` takes three times as long to tell it."""
+    return x.dtype is (_F64 if _x64.enabled_in_all_threads or _x64.ever_enabled and _x64.value else _F32)
+
+
+def match_scalars(x: Any, y: Any) -> tuple[Any, Any]:
+    """Give a Python scalar the dtype (and weakness) of the operand beside it. A scalar that would lose its kind
+    (2.5 beside integers) is left alone, so that the op's own type rule reports it."""
+    if type(x) in _SCALARS:
+        if type(y) in _SCALARS:
+            return _widest(x, y)
+        return _beside(x, y), y
+    if type(y) in _SCALARS:
+        return x, _beside(y, x)
+    return x, y
+
+
+def _widest(x: Any, y: Any) -> tuple[Any, Any]:
+    """Two Python numbers as numbers of one type; a truth value is no number."""
+    kinds = {type(x), type(y)}
+    if len(kinds) == 1 or bool in kinds:
+        return x, y
+    kind = complex if complex in kinds else float
+    return kind(x), kind(y)
+
+
+def _beside(value: Any, other: Any) -> Any:
+    kind = type(value)
+    if kind is float and type(other) is HostArray and has_default_float_dtype(other):
+        return value
+    aval = typeof(other)
+    dtype = aval.dtype
+    if kind is float and dtype is (_F64 if _x64.enabled_in_all_threads or _x64.ever_enabled and _x64.value else _F32):
+        # already of that dtype, and weakness gives way
+        return value
+    if dtypes.is_float(dtype):
+        if kind is complex:
+            return value
+    elif dtypes.is_integer(dtype):
+        if kind in (float, complex):
+            return value
+    elif not dtypes.is_complex(dtype):  # bool
+        return value if kind is not bool else np.bool_(value)
+    if aval.weak_type:
+        return complex(value) if dtypes.is_complex(dtype) else float(value) if dtypes.is_float(dtype) else int(value)
+    return scalar(value, dtype)
+
+
+def full_like(x: Any, value: Any) -> Any:
+    """An array of the shape and dtype of another, every element the same.
+
+    Args:
+      x: the array, or a traced one.
+      value: a number; it is converted to the dtype of `x`.
+    Returns:
+      An array; of rank 0 a NumPy scalar.
+
+    >>> full_like(np.zeros(2, np.int32), 7)
+    Array([7, 7], dtype=int32)
+    """
+    aval = typeof(x)
+    fill = scalar(value, aval.dtype)
+    return fill if not aval.shape else bind(_broadcast_in_dim_p, fill, shape=aval.shape, broadcast_dimensions=())
+
+
+def zeros_like(x: Any) -> Any:
+    return full_like(x, 0)
+
+
+def one_like(x: Any) -> Any:
+    """The number one in the dtype of an array, to stand beside it.
+
+    Args:
+      x: the array, or a traced one.
+    Returns:
+      A NumPy scalar: rank 0, so it broadcasts.
+
+    >>> one_like(np.zeros(2, np.float32)).dtype
+    dtype('float32')
+    """
+    return scalar(1, typeof(x).dtype)
+
+
+def as_dtype(call: str, argument: str, spec: Any) -> np.dtype:
+    """The dtype `spec` means under the 64-bit setting; the error names the argument."""
+    try:
+        return resolve_requested_dtype(spec)
+    except TypeError as error:
+        raise type(error)(f"{call}: {argument}: {error}") from None
+
+
+def as_int(call: str, argument: str, value: Any) -> int:
+    """An argument that must be an integer known now, as an int.
+
+    Args:
+      call, argument: what is called, and which of its arguments this is, for the message.
+      value: what came.
+    Returns:
+      The int.
+    Raises:
+      TypeError: `value` is no integer, or a traced one.
+
+    >>> as_int("eye", "N", np.int64(3))
+    3
+    """
+    try:
+        return index(value)
+    except LaminaError:  # a traced value, which says so itself
+        raise
+    except TypeError:
+        raise TypeError(f"{call}: {argument} must be an integer; got {type(value).__name__}: {value!r:.60}") from None
+
+
+def as_ints(call: str, argument: str, values: Any) -> tuple[int, ...]:
+    """A tuple of ints from any sequence of integers, or from one integer."""
+    if values.__class__ is tuple:  # what rules and libraries give: a third of the general cost
+        for v in values:
+            if v.__class__ is not int:
+                break
+        else:
+            return values
+    try:
+        return tuple([index(v) for v in values])
+    except LaminaError:
+        raise
+    except TypeError:
+        if not isinstance(values, str) and (not hasattr(values, "__iter__") or getattr(values, "ndim", 1) == 0):
+            try:
+                return (index(values),)
+            except LaminaError:
+                raise
+            except TypeError:
+                pass
+        raise TypeError(f"{call}: {argument} must be a sequence of integers; got {type(values).__name__}: "
+                        f"{values!r:.60}") from None
+
+
+def is_axis_name(axis: Any) -> bool:
+    """Whether this is the name of a mapped axis and no axis of an array.
+
+    Args:
+      axis: what a caller gave as an axis.
+    Returns:
+      True of any hashable that is neither an integer nor None nor several of them.
+
+    >>> is_axis_name("batch"), is_axis_name(0), is_axis_name(("batch", 0))
+    (True, False, False)
+    """
+    return isinstance(axis, Hashable) and axis is not None and not isinstance(axis, (tuple, range, Iterator)) \
+        and not hasattr(axis, "__index__")
+
+
+def check_no_axis_name(call: str, argument: str, axis: Any) -> None:
+    """Refuse the name of a mapped axis where only axes of an array will do.
+
+    Args:
+      call, argument: whose, and which, for the message.
+      axis: what was given.
+    Raises:
+      TypeError: it is a name.
+
+    >>> check_no_axis_name("stack", "axis", "batch")
+    Traceback (most recent call last):
+    TypeError: stack: axis takes positional axes only, integers; got the name 'batch'
+    """
+    if is_axis_name(axis):
+        raise TypeError(f"{call}: {argument} takes positional axes only, integers; got the name {axis!r}")
+
+
+def check_axis(call: str, axis: Any, ndim: int, argument: str = "axis") -> int:
+    """An axis counted from the front.
+
+    Args:
+      call: whose argument it is, for the message.
+      axis: an integer; negative counts from the end.
+      ndim: the number of axes there are.
+      argument: what the call calls it, for the message.
+    Returns:
+      An integer in `[0, ndim)`.
+    Raises:
+      TypeError: it is no integer.
+      ShapeError: it is out of range.
+
+    >>> check_axis("sum", -1, 3)
+    2
+    """
+    if axis.__class__ is int and 0 <= axis < ndim:
+        return axis
+    if not hasattr(axis, "__index__"):
+        check_no_axis_name(call, argument, axis)
+        raise TypeError(f"{call}: the axis must be an integer; got {axis!r}")
+    try:
+        at = axis.__index__()
+    except LaminaError:  # a traced value, which says so itself
+        raise
+    except TypeError:
+        raise TypeError(f"{call}: the axis must be an integer; got {type(axis).__name__}: {axis!r:.60}") from None
+    if not -ndim <= at < ndim:
+        raise ShapeError(f"{call}: axis {at} is out of range for an array with {ndim} axes; expected "
+                         f"{-ndim} <= axis < {ndim}")
+    return at + ndim if at < 0 else at
+
+
+def check_axes(call: str, axes: Any, ndim: int, argument: str = "axis") -> tuple[int, ...]:
+    """Axes counted from the front, no repeats.
+
+    Args:
+      call: whose argument they are, for the message.
+      axes: an integer or a sequence of integers; negative ones count from the end.
+      ndim: the number of axes there are.
+      argument: what the call calls them, for the message.
+    Returns:
+      A tuple of integers in `[0, ndim)`, in the order given.
+    Raises:
+      TypeError: something is no integer.
+      ShapeError: one is out of range, or named twice.
+
+    >>> check_axes("sum", (-1, 0), 3)
+    (2, 0)
+    """
+    if axes.__class__ is tuple:  # ascending, as they are nearly always: nothing to count or compare
+        last = -1
+        for a in axes:
+            if a.__class__ is not int or not last < a < ndim:
+                break
+            last = a
+        else:
+            return axes
+    if isinstance(axes, (int, np.integer)) or isinstance(axes, str) or not hasattr(axes, "__iter__") and is_axis_name(axes):
+        axes = (axes,)  # a name is refused below
+    elif not hasattr(axes, "__iter__"):
+        raise TypeError(f"{call}: the axes must be a sequence of integers; got {axes!r}")
+    found = tuple(check_axis(call, a, ndim, argument) for a in axes)
+    if len(set(found)) != len(found):
+        raise ShapeError(f"{call}: axes {tuple(axes)} name an axis twice")
+    return found

@@ -1,7 +1,0 @@
-// What this reader throws where a file is not as docs/saved-programs.md says, or needs what this reader has not.
-
-export class Refusal extends Error {}
-
-export function refuse(message) {
-  throw new Refusal(message);
-}

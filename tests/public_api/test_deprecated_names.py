@@ -1,0 +1,50 @@
+"""Former public names work for one minor version and warn."""
+import importlib
+import inspect
+
+import pytest
+
+PACKAGES = ["lamina_ir", "lamina_tracing", "lamina_autodiff", "lamina_batching", "lamina_parallel", "lamina_lowering",
+            "lamina_runtime"]
+NAMES = [(package, name) for package in PACKAGES for name in importlib.import_module(f"{package}._deprecated").__all__]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_former_names_are_attributes_of_the_extension_api(package):
+    try:
+        module = importlib.import_module(f"{package}.extend")
+    except ModuleNotFoundError:  # lamina_runtime has no extension API
+        module = importlib.import_module(package)
+    former = importlib.import_module(f"{package}._deprecated")
+    for name in former.__all__:
+        assert getattr(module, name) is getattr(former, name)
+        assert name not in module.__all__
+
+
+@pytest.mark.parametrize("package, name", NAMES, ids=map(".".join, NAMES))
+def test_former_names_name_their_replacement(package, name):
+    value = getattr(importlib.import_module(f"{package}._deprecated"), name)
+    if inspect.isclass(value) or inspect.isfunction(value):
+        assert value.__deprecated__.startswith("use ")
+
+
+def test_a_former_function_warns_and_calls_the_new_one():
+    from lamina_ir.extend import const_operands, held
+
+    with pytest.warns(DeprecationWarning, match="use const_operands"):
+        assert held("n") == const_operands("n")
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'lamina_ir.extend' has no attribute 'nothing'"):
+        importlib.import_module("lamina_ir.extend").nothing
+
+
+@pytest.mark.parametrize("former, new", [("lamina_tracing.slots", "lamina_tracing._jit.hooks"),
+                                         ("lamina_ir.seams", "lamina_ir.interfaces"),
+                                         ("lamina_batching.stock", "lamina_batching._default")])
+def test_a_renamed_module_is_imported_by_its_former_path(former, new):
+    with pytest.warns(DeprecationWarning, match=f"{former} is deprecated; import {new}"):
+        module = importlib.import_module(former)
+    for name in importlib.import_module(new).__all__:
+        assert getattr(module, name) is getattr(importlib.import_module(new), name)

@@ -1,0 +1,38 @@
+"""What `import lamina` loads: nothing that few programs need."""
+import subprocess
+import sys
+
+# Many modules that only rare paths use. Those that numpy or jaxlib load
+# themselves are not ours to choose.
+LATE = {"importlib.metadata", "email", "zipfile", "tempfile", "socket", "difflib", "csv", "json", "random",
+        "multiprocessing", "unittest", "lamina_nn", "lamina_scipy", "lamina_random", "lamina_numpy.special",
+        "lamina_numpy.extend", "sysconfig", "glob", "lamina_ir.testing",
+        "lamina_ir._config.jax_compat_flags", "lamina_ir._text.parser", "lamina_ir._serialize.binary",
+        "lamina_runtime._distributed.rendezvous_protocol", "lamina_runtime._distributed.rendezvous_client",
+        "lamina_runtime.coordinator", "lamina_runtime._distributed.cluster_env",
+        "lamina_runtime._distributed.spawn_coordinator", "lamina_runtime.launch",
+        "lamina_runtime._distributed.service_proxy", "lamina_runtime.distributed", "lamina_runtime.profiler", "pytest",
+        "hypothesis"}
+
+
+def test_what_few_programs_need_is_loaded_when_asked_for():
+    code = ("import sys, numpy, ml_dtypes, jaxlib.xla_client\nbefore = set(sys.modules)\nimport lamina, lamina.numpy\n"
+            f"print(*sorted((set(sys.modules) - before) & {LATE!r}))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_rooms_are_loaded_with_the_first_name():
+    """Until then what stands for a layer can be chosen."""
+    code = ("import sys, lamina\nlamina.use(batching=None), lamina.layers\n"
+            "print(*[m for m in sys.modules if m.startswith('lamina_') and not m.startswith('lamina_ir')])\n"
+            "lamina.grad\nprint({'lamina_autodiff', 'lamina_batching', 'lamina_runtime'} <= set(sys.modules))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True"]
+
+
+def test_operators_and_methods_are_numpys_whatever_is_imported_first():
+    code = ("from lamina.experimental.maps import xmap\nimport numpy as np\n"
+            "print(xmap(lambda v: v.sum('i'), {0: 'i'}, {})(np.ones((4, 3), np.float32)))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["[4.", "4.", "4.]"]

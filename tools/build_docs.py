@@ -1,0 +1,123 @@
+"""Generate docs/_generated, which is not in git, and check the links of all pages.
+
+usage: python tools/build_docs.py
+
+- `api/`: the reference of the public modules as HTML, by pdoc, from docstrings and signatures.
+- `ops.md`, `ops/`: the primitives (operation_pages.py).
+- `settings.md`: the settings. `coverage.md`: which public names of JAX 0.4.30 exist, and which calls differ.
+"""
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import check_links
+import operation_pages
+import pdoc
+from operation_pages import table
+
+ROOT = Path(__file__).resolve().parent.parent
+OUT = ROOT / "docs" / "_generated"
+PUBLIC_API_TESTS = ROOT / "tests" / "public_api"
+# Pages with more about a setting.
+SETTING_PAGES = {
+    "debug_nans": "docs/guides/looking-inside.md#nans", "debug_infs": "docs/guides/looking-inside.md#nans",
+    "debug_bounds": "docs/guides/looking-inside.md#checks-and-indices",
+    "check_tracer_leaks": "docs/guides/looking-inside.md#transfers-and-leaks",
+    "transfer_guard": "docs/guides/looking-inside.md#transfers-and-leaks",
+    "log_compiles": "docs/guides/looking-inside.md#why-was-this-compiled-again",
+    "explain_cache_misses": "docs/guides/looking-inside.md#why-was-this-compiled-again",
+    "compilation_cache": "docs/guides/staging.md#what-is-kept", "compilation_cache_dir": "docs/guides/staging.md#what-is-kept",
+    "compilation_cache_max_bytes": "docs/guides/staging.md#what-is-kept", "mesh": "docs/guides/meshes.md#a-mesh-in-scope",
+    "serial_loops": "docs/guides/named-axes.md#axes-in-turns",
+    "global_view": "docs/guides/named-axes.md#a-mesh-of-several-processes",
+    "replicated_counts_once": "docs/internals/collectives.md#the-other-reading-as-a-setting",
+    "agreement": "docs/multi_process/launch-consistency.md",
+    "collective_timeout_seconds": "docs/multi_process/launch-consistency.md#who-does-not-come"}
+
+
+def link(path: str) -> str:
+    """Return a link from a page in OUT to a file of the repository."""
+    return os.path.relpath(ROOT / path, OUT).replace(os.sep, "/")
+
+
+def public_modules(name: str = "lamina") -> list[str]:
+    """Return the names of a module and of all modules below it that `__all__` lists."""
+    module = importlib.import_module(name)
+    inner = [f"{name}.{member}" for member in sorted(module.__all__) if inspect.ismodule(getattr(module, member))]
+    return [name, *(found for dotted in inner for found in public_modules(dotted))]
+
+
+def write_api_reference(folder: Path) -> None:
+    """Write an HTML page for each public module."""
+    pdoc.render.configure(docformat="google", show_source=False)
+    pdoc.pdoc(*public_modules(), output_directory=folder)
+
+
+def settings_page() -> str:
+    """Return the tables of all settings: those that have an effect, and those accepted for compatibility with JAX."""
+    import lamina.config  # noqa: F401  (defines the settings of all packages)
+    import lamina_ir._config.jax_compat_flags  # noqa: F401  (defines the settings of the second table)
+    from lamina_ir import config
+    kinds = {bool: "False, True", int: "an integer", float: "a number", str: "text"}
+
+    def show(value: Any) -> str:
+        return f'`"{value}"`' if isinstance(value, str) else str(value)
+
+    def line(option: Any) -> str:
+        values = ", ".join(map(show, option.choices or ())) or kinds.get(option.kind, "")
+        page = SETTING_PAGES.get(option.name)
+        about = f"[{option.help}]({link(page)})" if page else option.help
+        return "| " + " | ".join([", ".join(f"`{name}`" for name in (option.name, *option.aliases)), show(option.initial),
+                                  f"{values}, None" if option.initial is None and values else values,
+                                  f"{about}; {option.no_effect_reason}" if option.no_effect_reason else about]) + " |"
+
+    options = sorted({id(o): o for o in config.options.values()}.values(), key=lambda o: o.name)
+    return "\n".join(["# All settings", "", "Generated from the live settings.", "",
+                      *table("setting", "default", "values", "effect"),
+                      *(line(o) for o in options if not o.no_effect_reason), "",
+                      "These flags of JAX are accepted and checked, and have no effect here; setting one warns once.", "",
+                      *table("setting", "default", "values", "effect in JAX; why none here"),
+                      *(line(o) for o in options if o.no_effect_reason), ""])
+
+
+def coverage_page() -> str:
+    """Return the page that counts the public names of JAX 0.4.30 that exist, and lists the calls that differ."""
+    sys.path.insert(0, str(PUBLIC_API_TESTS))
+    from test_call_forms import OTHERWISE
+    from test_core_names import looked_up
+    holders: dict[str, list[tuple[str, bool]]] = {}
+    for path, name, there in looked_up():
+        holders.setdefault(f"lamina.{path}".rstrip("."), []).append((name or "the module", there == "yes"))
+    lines = ["# Coverage", "", "Generated from the live package and `tests/public_api/core_names.tsv`, which lists the public "
+             "names of the stable modules of JAX 0.4.30 and the members of their classes.", "",
+             *table("module or class", "names", "existing", "missing")]
+    for path, names in sorted(holders.items()):
+        missing = [f"`{name}`" for name, exists in names if not exists]
+        lines.append(f"| `{path}` | {len(names)} | {len(names) - len(missing)} | "
+                     f"{'all' if len(missing) == len(names) else ', '.join(missing)} |")
+    lines += ["", "## Calls that differ", "", "Generated from `test_call_forms.py`, which runs them (`J` is an array).", "",
+              *table("call", "reason"), *(f"| `{call}` | {reason} |" for call, reason in OTHERWISE.items()), ""]
+    return "\n".join(lines)
+
+
+def build(out: Path = OUT) -> None:
+    """Write all generated pages."""
+    shutil.rmtree(out, ignore_errors=True)
+    conventions = link(operation_pages.CONVENTIONS)
+    pages = {**operation_pages.pages(conventions), "settings.md": settings_page(), "coverage.md": coverage_page()}
+    for name, text in pages.items():
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_text(text.rstrip() + "\n", encoding="utf-8")
+    write_api_reference(out / "api")
+    print(f"docs: wrote {len(pages)} pages and the API reference to {out}")
+
+
+if __name__ == "__main__":
+    build()
+    sys.exit(check_links.main())
