@@ -5,6 +5,8 @@ and 1 GB; the sessions that need fresh environments (`isolated`, `min_versions`,
 """
 from __future__ import annotations
 
+import functools
+import subprocess
 import sys
 from pathlib import Path
 
@@ -19,14 +21,21 @@ nox.options.default_venv_backend = "none"
 nox.options.sessions = ["tests", "imports", "lint", "types", "docs"]
 
 
-def run(session: nox.Session, *command: str) -> None:
-    """Run a command of the project's environment, after updating that if its requirements changed."""
-    session.run(sys.executable, str(ROOT / "tools" / "bootstrap.py"), "run", "--", *command, external=True)
+@functools.cache
+def environment() -> Path:
+    """Set up `.venv`, or update it if its requirements changed; return the folder of its programs."""
+    subprocess.run([sys.executable, str(ROOT / "tools" / "bootstrap.py"), "setup"], check=True)
+    return ROOT / ".venv" / ("Scripts" if sys.platform == "win32" else "bin")
 
 
-def python(session: nox.Session, *command: str) -> None:
+def run(session: nox.Session, program: str, *arguments: str) -> None:
+    """Run a program of the project's environment, which sees only what is installed."""
+    session.run(str(environment() / program), *arguments, external=True, env={"PYTHONPATH": ""})
+
+
+def python(session: nox.Session, *arguments: str) -> None:
     """Run the project's interpreter."""
-    run(session, "python", *command)
+    run(session, "python", *arguments)
 
 
 @nox.session

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import run_tests
-from lamina_ir.testing.contracts import command_for
+from lamina_ir.testing.conformance import command_for
 
 ROOT = Path(__file__).resolve().parent.parent
 GROUP = "lamina.layers"

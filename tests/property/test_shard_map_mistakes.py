@@ -42,9 +42,9 @@ MISTAKES = {
     "unknown auto": (lambda: over(P("x"), P(), auto={"z"}), "auto names the axis 'z'"),
     "unknown axis_names": (lambda: over(P("x"), P(), axis_names={"z"}), "axis_names names the axis 'z'"),
     "in itself": (lambda: over(P("x"), P("x"), lambda v: inner(v))(X), "the axis 'x' is bound already by a map around"),
-    "in a pmap": (lambda: pmap(lambda v: inner(v))(np.zeros((2, 8))), "shard_map of `same` at .* stands inside of pmap"),
-    "a pmap in it": (lambda: over(P("x"), P("x"), lambda v: pmap(same)(v))(X), "`same` at .* stands inside of shard_map"),
-    "two sets of devices": (lambda: jit(lambda v: over(P("x"), P("x"), mesh=PAIR)(inner(v)))(X), "The meshes of a program"),
+    "in a pmap": (lambda: pmap(lambda v: inner(v))(np.zeros((2, 8))), "shard_map of `same` at .* is inside of pmap"),
+    "a pmap in it": (lambda: over(P("x"), P("x"), lambda v: pmap(same)(v))(X), "`same` at .* is inside of shard_map"),
+    "two sets of devices": (lambda: jit(lambda v: over(P("x"), P("x"), mesh=PAIR)(inner(v)))(X), "All meshes of a program"),
     "more rows": (lambda: jit(lambda v: pmap(same)(over(P("x"), P("x"), mesh=PAIR)(v)))(X), "the pmaps inside take 8 devices"),
 }
 WRONG_KINDS = {

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 PACKAGES = ["lamina_ir", "lamina_tracing", "lamina_autodiff", "lamina_batching", "lamina_parallel", "lamina_lowering",
-            "lamina_runtime"]
+            "lamina_runtime", "lamina_numpy"]
 NAMES = [(package, name) for package in PACKAGES for name in importlib.import_module(f"{package}._deprecated").__all__]
 
 

@@ -177,7 +177,7 @@ def test_donation_pairs_by_type():
 
 def test_shardings_are_written_on_arguments_and_results():
     lowered = lower(chain(4, shaped((8,), F32)), placement=Placement(
-        tuple(range(8)), partitions=8, ins=(Tiles((8,)),), outs=(Tiles(),)))
+        tuple(range(8)), partitions=8, in_tiles=(Tiles((8,)),), out_tiles=(Tiles(),)))
     text = lowered.as_text()
     assert 'mhlo.sharding = "{devices=[8]<=[8]}"' in text and 'mhlo.sharding = "{replicated}"' in text
     assert "mhlo.num_partitions = 8" in text and lowered.placement.partitions == 8

@@ -1,4 +1,4 @@
-"""Activations: values and slopes at corners, far out and at what is no number, as JAX 0.4.30 gives them, frozen."""
+"""Activations: values and derivatives at corners, far out and at what is no number, as JAX 0.4.30 gives them, frozen."""
 import numpy as np
 import pytest
 from lamina_autodiff import grad
@@ -10,7 +10,8 @@ import lamina_nn as nn
 
 inf, nan = np.inf, np.nan
 POINTS = np.array([-inf, -20.0, -3.0, -1.0, 0.0, 0.5, 2.0, 6.0, 100.0, inf, nan], np.float32)
-# name: (values, slopes); slopes at infinities of sparse_plus (NaN there) and log1mexp (-1), and squareplus at -inf are ours
+# name: (values, derivatives); derivatives at infinities of sparse_plus (NaN there) and log1mexp (-1), and squareplus
+# at -inf are ours
 ROWS = {
     "celu": ([-1.0, -1.0, -0.950213, -0.6321205, 0.0, 0.5, 2.0, 6.0, 100.0, inf, nan],
      [0.0, 0.0, 0.04978704, 0.3678795, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, nan]),
@@ -63,17 +64,18 @@ def same(got, want, rtol=3e-6, atol=1e-9):
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_values_and_slopes(name):
-    values, slopes = ROWS[name]
+def test_values_and_derivatives(name):
+    values, derivatives = ROWS[name]
     same(getattr(nn, name)(POINTS), values, 3e-5 if name == "gelu" else 3e-6)  # 1 + tanh loses digits
-    same(vmap(grad(getattr(nn, name)))(POINTS), slopes, 1e-4, 3e-7)
+    same(vmap(grad(getattr(nn, name)))(POINTS), derivatives, 1e-4, 3e-7)
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_derivatives_of_higher_order_are_those_of_the_slope(name):
+def test_derivatives_of_higher_order_are_those_of_the_derivative(name):
     x = np.array([-2.2, -0.7, 0.4, 2.6], np.float32)  # between corners
-    slope, h = grad(getattr(nn, name)), np.float32(1e-2)
-    same(vmap(grad(slope))(x), (vmap(slope)(x + h) - vmap(slope)(x - h)) / (2 * h), 2e-3 if name != "log1mexp" else 2e-2)
+    derivative, h = grad(getattr(nn, name)), np.float32(1e-2)
+    same(vmap(grad(derivative))(x), (vmap(derivative)(x + h) - vmap(derivative)(x - h)) / (2 * h), 2e-3
+         if name != "log1mexp" else 2e-2)
 
 
 def test_second_derivatives_of_smooth_functions_at_zero():

@@ -61,7 +61,7 @@ def test_without_a_batch_and_mapped():
     np.testing.assert_allclose(jit(vmap(alone))(Q, K, V), want, 1e-5, 1e-6)
 
 
-def test_what_may_not_be_attended_to_has_no_slope():
+def test_what_may_not_be_attended_to_has_no_derivative():
     lengths = {"query_seq_lengths": [3, 5], "key_value_seq_lengths": [2, 4]}
     loss = lambda q, k, v: (nn.dot_product_attention(q, k, v, **lengths) ** 2).sum()
     q, k, v = (np.asarray(g) for g in grad(loss, (0, 1, 2))(Q, K, V))

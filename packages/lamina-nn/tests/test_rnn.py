@@ -44,8 +44,8 @@ def test_frozen_numbers(sizes, lengths):
     by_parts = rnn.lstm_ref(*start, *rnn.unpack_lstm_weights(weights, *sizes), np.array(lengths), *sizes[:3], 0.0, sizes[3])
     for found in (got, by_parts):
         np.testing.assert_allclose([digest(x) for x in found], want["result"], rtol=2e-5, atol=1e-5)
-    slopes = grad(lambda *args: sum((x ** 2).sum() for x in run(*args, lengths, sizes)), (0, 1, 2, 3))(weights, *start)
-    np.testing.assert_allclose([digest(x) for x in slopes], want["slopes"], rtol=1e-4, atol=1e-4)
+    derivatives = grad(lambda *args: sum((x ** 2).sum() for x in run(*args, lengths, sizes)), (0, 1, 2, 3))(weights, *start)
+    np.testing.assert_allclose([digest(x) for x in derivatives], want["slopes"], rtol=1e-4, atol=1e-4)
     assert len(weights) == want["weights"] and abs(digest(weights) - want["weight digest"]) < 1e-4
 
 

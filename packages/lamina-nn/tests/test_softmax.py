@@ -40,8 +40,8 @@ def test_what_is_masked_counts_for_nothing():
     assert not nn.softmax(X, 1, none).any() and (nn.log_softmax(X, 1, none) == -inf).all()
     assert np.isnan(nn.logmeanexp(X, 1, none)).all()
     for f in (nn.softmax, nn.logmeanexp):
-        slope = grad(lambda x: lnp.where(True, f(x, axis=1, where=MASK[0]), 0).sum())(bad[:1] * 0 + X[:1])  # noqa: B023
-        assert np.isfinite(slope).all() and not slope[0][~MASK[0]].any()
+        derivative = grad(lambda x: lnp.where(True, f(x, axis=1, where=MASK[0]), 0).sum())(bad[:1] * 0 + X[:1])  # noqa: B023
+        assert np.isfinite(derivative).all() and not derivative[0][~MASK[0]].any()
     assert np.array_equal(grad(lambda x: (nn.softmax(x, 1, none) * X).sum())(X), np.zeros_like(X))
 
 
@@ -50,8 +50,8 @@ def test_infinities():
     np.testing.assert_array_equal(nn.log_softmax(np.array([-inf, 1e30, 0.])), [-inf, 0, np.float32(-1e30)])
     for rows in ([-inf, -inf], [inf, 0.], [nan, 0.]):
         assert np.isnan(nn.softmax(np.array(rows))).all()
-    slope = grad(lambda x: nn.log_softmax(x)[1])(np.array([-inf, 0., 0.], np.float32))
-    np.testing.assert_allclose(slope, [0, 0.5, -0.5])
+    derivative = grad(lambda x: nn.log_softmax(x)[1])(np.array([-inf, 0., 0.], np.float32))
+    np.testing.assert_allclose(derivative, [0, 0.5, -0.5])
     second = hessian(lambda x: nn.softmax(x)[1])(np.array([-inf, 0., 0.], np.float32))
     np.testing.assert_allclose(second, np.zeros((3, 3)), atol=1e-7)
 

@@ -61,14 +61,14 @@ def test_a_python_float_to_powers_that_are_an_array_is_as_strong_as_they_are(how
     assert (0.5 ** jnp.arange(3) * jnp.ones(3, "bfloat16")).dtype == np.float32
 
 
-def test_i0_under_both_widths_and_its_slope():
+def test_i0_under_both_widths_and_its_derivative():
     x = np.array([-30.0, -3.75, -1, 0, 1e-3, 3.75, 10, 60])
     np.testing.assert_allclose(np.asarray(jnp.i0(x.astype(np.float32))), np.i0(x), rtol=2e-6)
     with config.enable_x64(True):
         np.testing.assert_allclose(np.asarray(jnp.i0(x)), np.i0(x), rtol=1e-13)
         for at in (3.0, 3.75, 4.5, -3.75):
-            slope = (np.i0(at + 1e-5) - np.i0(at - 1e-5)) / 2e-5
-            np.testing.assert_allclose(float(grad(jnp.i0)(at)), slope, rtol=1e-8)
+            derivative = (np.i0(at + 1e-5) - np.i0(at - 1e-5)) / 2e-5
+            np.testing.assert_allclose(float(grad(jnp.i0)(at)), derivative, rtol=1e-8)
 
 
 @pytest.mark.parametrize("at", [0.0, 1e-4, 0.2, 0.3183, 0.3184, 1.0, -2.5])
@@ -109,8 +109,8 @@ def test_parts_of_numbers_have_their_sign_and_infinities_no_fraction(how):
     for got, want in zip(how(jnp.modf)(x), np.modf(x)):
         np.testing.assert_array_equal(np.asarray(got), want)
         np.testing.assert_array_equal(np.signbit(np.asarray(got))[:7], np.signbit(want)[:7])
-    slope = grad(lambda v: jnp.modf(v)[0])
-    assert [float(slope(v)) for v in (2.0, 0.0, 1.5, np.inf)] == [1, 1, 1, 0]
+    derivative = grad(lambda v: jnp.modf(v)[0])
+    assert [float(derivative(v)) for v in (2.0, 0.0, 1.5, np.inf)] == [1, 1, 1, 0]
 
 
 @HOW

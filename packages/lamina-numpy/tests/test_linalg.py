@@ -139,14 +139,14 @@ def test_derivatives(kind, fun, shape):
     check_grads(fun, (drawn(kind, *shape),), order=2, eps=1e-5, rtol=1e-3, atol=1e-3)
 
 
-def test_pseudo_inverses_by_a_limit_have_slopes_where_singular_values_are_equal():
+def test_pseudo_inverses_by_a_limit_have_derivatives_where_singular_values_are_equal():
     for a in (np.eye(3), np.diag([1.0, 1.0, 0.2, 0.2])):
         close(hessian(lambda a: L.pinv(a, 0.1).sum())(a), hessian(lambda a: L.pinv(a).sum())(a))
         assert np.isfinite(hessian(lambda a: L.pinv(a, 0.5).sum())(a)).all()
 
 
 @pytest.mark.parametrize("rank, near", [(4, 1.0), (4, 1e-6), (2, 1e-4)])
-def test_second_slopes_of_pseudo_inverses_lose_the_condition_once(rank, near):
+def test_second_derivatives_of_pseudo_inverses_lose_the_condition_once(rank, near):
     """Beside those of B C of full rank, by inverses."""
     b, c, db, dc = drawn("float", 5, rank), drawn("float", rank, 4), drawn("float", 5, rank), drawn("float", rank, 4)
     b = N.qr(b)[0] * np.r_[np.ones(rank - 1), near]
@@ -158,7 +158,7 @@ def test_second_slopes_of_pseudo_inverses_lose_the_condition_once(rank, near):
         assert np.abs(found - wanted).max() < 1e-13 / near * np.abs(wanted).max()
 
 
-def test_pseudo_inverses_of_hermitian_matrices_have_slopes_where_eigenvalues_are_equal():
+def test_pseudo_inverses_of_hermitian_matrices_have_derivatives_where_eigenvalues_are_equal():
     a, d = np.diag([1.0, 1.0, 0.2, -0.2]), drawn("float", 4, 4)
     for rtol in (None, 0.1, 0.5):
         close(along(lambda a: L.pinv(a, rtol, True), d, 2)(a), along(lambda a: L.pinv(a, rtol), d + d.T, 2)(a) / 4)

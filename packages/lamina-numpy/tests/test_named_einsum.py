@@ -105,7 +105,7 @@ def test_precision_and_preferred_element_type():
     ("a{j},a{j}->", UnboundAxisError, "axis name 'j' is not bound; bound here: 'i'"),
     ("a{i},a{i}->", ValueError, r"operand 1 of 'a\{i\},a\{i\}->' has no axis 'i': it is float32\[3\].*Leave the name out"),
     ("a{i},a->{j}", ValueError, "the result's axis 'j' is in no operand"),
-    ("a{i,i},a->", ValueError, "may stand once"),
+    ("a{i,i},a->", ValueError, "may occur once"),
     ("{i}a,a->", ValueError, "each term is letters and then names in braces"),
     ("a{i},a->b", ValueError, "label 'b' of the result"),
     ("a{i}->", ValueError, "names 1 operands; got 2")])

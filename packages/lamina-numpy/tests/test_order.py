@@ -89,5 +89,5 @@ def test_the_gradient_of_a_quantile_writes_its_places_alone(method):
     assert np.allclose(g, [[0, 0, *weights], [0, 0, 0, 0]])  # between the second and the third, of equals the first
     text = str(make_jaxpr(grad(lambda v: lnp.median(v, axis=1).sum()))(x))
     assert text.count("sort[") == 1 and "unique_indices=True" not in text
-    slopes = jacfwd(lambda v: lnp.nanquantile(v, 0.4, axis=1, method=method))(x)
-    assert np.allclose(np.asarray(slopes)[0, 0], g[0]) and not np.asarray(slopes)[0, 1].any()
+    derivatives = jacfwd(lambda v: lnp.nanquantile(v, 0.4, axis=1, method=method))(x)
+    assert np.allclose(np.asarray(derivatives)[0, 0], g[0]) and not np.asarray(derivatives)[0, 1].any()

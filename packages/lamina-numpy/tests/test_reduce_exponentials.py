@@ -74,14 +74,14 @@ def test_derivatives_are_those_of_softmax():
     np.testing.assert_allclose(third[1], p[1] * (1 - p[1]) * (1 - 2 * p[1]), atol=1e-6)
 
 
-def test_the_slope_in_a_weight_that_is_zero():
+def test_the_derivative_in_a_weight_that_is_zero():
     a, b = np.array([0., 1., 2.], np.float32), np.array([0., 1., 2.], np.float32)
-    slopes = grad(lambda b: logsumexp(a, b=b))(b)
-    np.testing.assert_allclose(slopes, np.exp(a) / (b * np.exp(a)).sum(), rtol=1e-6)
+    derivatives = grad(lambda b: logsumexp(a, b=b))(b)
+    np.testing.assert_allclose(derivatives, np.exp(a) / (b * np.exp(a)).sum(), rtol=1e-6)
     assert np.isfinite(grad(lambda a: logsumexp(a, b=b))(np.array([inf, 1., 2.], np.float32))).all()
 
 
-def test_slopes_where_elements_are_infinite():
+def test_derivatives_where_elements_are_infinite():
     for a, b, want in (([inf, 1.], None, [1, 0]), ([inf, -inf, 2.], None, [1, 0, 0]), ([inf, inf, 0.], None, [.5, .5, 0]),
                        ([-inf, 1.], None, [0, 1]), ([inf, 1.], [2., .5], [1, 0]), ([inf, inf, 0.], [2., .5, 1.], [.8, .2, 0]),
                        ([inf, 1.], [0., .5], [0, 1]), ([nan, inf], [0., .5], [0, 1]), ([inf, 1.], [2., -.5], [1, 0])):

@@ -141,7 +141,7 @@ def test_covariances_are_semidefinite_or_give_nan(method):
     (2.5, 3.2, [0.76870805, 0.98971368, 0.55624586], [0.18138014, 0.00666321, 0.38819393]),
     (-np.inf, 0.3, [0, 0, 0], [0.62965892, 0.27079816, 0.80080625]),
     (0.2, np.inf, [0.60303404, 0.96386403, 0.48234489], [0, 0, 0]), (9, 10, [0, 0, 0], [1, 1, 1])])
-def test_truncated_normal_has_slopes_by_its_bounds(lower, upper, by_lower, by_upper):
+def test_truncated_normal_has_derivatives_by_its_bounds(lower, upper, by_lower, by_upper):
     """The last: where the distribution function is 1 at both bounds all numbers are the upper one."""
     with config.enable_x64(True), config.threefry_partitionable(True):
         for at, wanted in enumerate((by_lower, by_upper)):
@@ -156,14 +156,14 @@ def test_truncated_normal_has_slopes_by_its_bounds(lower, upper, by_lower, by_up
 
 @pytest.mark.parametrize("draw, x", [
     (lambda a: random.dirichlet(KEY, a * np.array([1., 2, 3]), (2,)), 0.7), (lambda p: random.ball(KEY, 3, p, (2,)), 1.6)])
-def test_vectors_have_the_same_slopes_in_either_mode(draw, x):
+def test_vectors_have_the_same_derivatives_in_either_mode(draw, x):
     with config.enable_x64(True):
         x = np.float64(x)
         forward = np.asarray(jvp(draw, (x,), (np.float64(1),))[1])
         backward = [grad(lambda y, i=i: lax.reduce_sum(lax.index_in_dim(draw(y), i, 1), (0, 1)))(x) for i in range(3)]
         np.testing.assert_allclose(forward.sum(0), backward, rtol=1e-12)
         assert np.abs(forward).min() > 1e-3
-        if float(np.asarray(draw(x)).min()) > 0:  # of parts of 1 the slopes sum to 0
+        if float(np.asarray(draw(x)).min()) > 0:  # of parts of 1 the derivatives sum to 0
             np.testing.assert_allclose(forward.sum(1), 0, atol=1e-14)
 
 
@@ -190,11 +190,11 @@ def test_axes_of_length_one_are_covariances_of_all():
         np.testing.assert_allclose(drawn, alone, 1e-5, 1e-6)
 
 
-def test_slopes_of_many_threes():
+def test_derivatives_of_many_threes():
     def draw(cov):
         return random.multivariate_normal(KEY, np.zeros(3, np.float32), cov, (3, 500))
 
     cov = np.eye(3, dtype=np.float32) + .5
-    x, slope = jvp(draw, (cov,), (cov,))
-    np.testing.assert_allclose(slope, x / 2, 1e-4, 1e-6)  # a multiple of the covariance is one of its root
+    x, derivative = jvp(draw, (cov,), (cov,))
+    np.testing.assert_allclose(derivative, x / 2, 1e-4, 1e-6)  # a multiple of the covariance is one of its root
     assert np.isnan(jvp(draw, (-cov,), (cov,))[1]).all()

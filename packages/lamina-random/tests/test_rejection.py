@@ -58,8 +58,8 @@ def test_odd_parameters():
 
 
 def test_derivative_at_constant_quantile():
-    slope = grad(lambda a: lax.reduce_sum(random.gamma(KEY, a, (N,)), (0,)))(3.0)
-    assert abs(float(slope) / N - 1) < 0.05  # the mean is a
+    derivative = grad(lambda a: lax.reduce_sum(random.gamma(KEY, a, (N,)), (0,)))(3.0)
+    assert abs(float(derivative) / N - 1) < 0.05  # the mean is a
     tiny = grad(lambda a: random.loggamma(KEY, a))(np.float32(1e-3))
     assert np.isfinite(tiny) and tiny > 0
 

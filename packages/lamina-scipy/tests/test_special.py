@@ -1,4 +1,4 @@
-"""Special functions: values that SciPy 1.17 gives, frozen; what they are at edges and poles; slopes beside differences."""
+"""Special functions: values that SciPy 1.17 gives, frozen; what they are at edges and poles; derivatives beside differences."""
 import json
 import math
 from pathlib import Path
@@ -82,7 +82,7 @@ WITHOUT = {("polygamma", 0), ("expn", 0)}
 
 
 @pytest.mark.parametrize("name", SLOPES)
-def test_slopes_beside_differences(name):
+def test_derivatives_beside_differences(name):
     h = 1e-4
     with config.enable_x64(True):
         for point in SLOPES[name]:
@@ -119,7 +119,7 @@ def test_single_gammaln_left_of_zero():
     np.testing.assert_array_equal(special.gammaln(far), [inf, inf, inf, inf, nan, inf, inf, inf])
 
 
-def test_slopes_where_simple_rules_fail():
+def test_derivatives_where_simple_rules_fail():
     with config.enable_x64(True):
         assert [float(t) for t in grad(special.xlogy, (0, 1))(0.0, 0.0)] == [-inf, 0.0]
         for f, want in ((special.rel_entr, [0, 0]), (special.kl_div, [-1, 1])):
@@ -127,7 +127,7 @@ def test_slopes_where_simple_rules_fail():
             assert grad(f)(0.0, 2.0) == -inf
         assert grad(special.entr)(0.0) == inf and grad(special.rel_entr, 1)(0.0, 2.0) == 0
         np.testing.assert_allclose(grad(special.log_ndtr)(-1e4), 1e4, 1e-7)
-        np.testing.assert_allclose(grad(grad(special.log_ndtr))(-1e4), -1, 1e-7)  # x + slope would leave nothing
+        np.testing.assert_allclose(grad(grad(special.log_ndtr))(-1e4), -1, 1e-7)  # x + derivative would leave nothing
         np.testing.assert_allclose([grad(grad(special.i0))(0.0), grad(grad(special.i1))(0.0)], [0.5, 0], atol=1e-12)
         np.testing.assert_allclose(grad(grad(special.spence))(1.0), 0.5, 1e-6)
         np.testing.assert_allclose(grad(lambda x: grad(special.betainc, 0)(1.2, 2.3, x))(0.3),
@@ -141,25 +141,25 @@ def test_slopes_where_simple_rules_fail():
 
 
 @pytest.mark.parametrize("call, at, want", [
-    # where the sum is a pole of gamma the slope of what divides by it: gamma(a) gamma(b) (-1)^n n!
+    # where the sum is a pole of gamma the derivative of what divides by it: gamma(a) gamma(b) (-1)^n n!
     ("beta", (0.5, -0.5), [-2 * np.pi, -2 * np.pi]), ("beta", (-2.5, 0.5), [-16 * np.pi / 15] * 2),
-    # z (z + 1) ... where m is whole; the slope in m of a point that stands alone is none
+    # z (z + 1) ... where m is whole; the derivative in m of a point that stands alone is none
     ("poch", (-2.0, 2.0), [-3, nan]), ("poch", (-3.0, 4.0), [-6, 0]), ("poch", (-3.0, -2.0), [0.0225, nan]),
     ("poch", (0.0, 0.0), [0, nan]), ("poch", (0.0, 2.0), [1, 0]), ("poch", (2.0, -2.0), [nan, nan]),
     ("poch", (0.5, -1.5), [nan, nan])])
-def test_slopes_at_poles(call, at, want):
+def test_derivatives_at_poles(call, at, want):
     with config.enable_x64(True):
         np.testing.assert_allclose(grad(getattr(special, call), (0, 1))(*at), want, 1e-13, 1e-300)
 
 
 @pytest.mark.parametrize("at, want", [
     ((-2.0, 2.0), 2), ((-3.0, 3.0), -12), ((0.0, 2.0), 2), ((1e-5, 1.0), 0), ((-3.0, 4.0), 22)])
-def test_second_slopes_of_poch_at_poles(at, want):
+def test_second_derivatives_of_poch_at_poles(at, want):
     with config.enable_x64(True):
         np.testing.assert_allclose(grad(grad(special.poch))(*at), want, 1e-13, 1e-15)
 
 
-def test_second_slopes_of_poch_in_both_arguments_at_its_poles_are_alike():
+def test_second_derivatives_of_poch_in_both_arguments_at_its_poles_are_alike():
     with config.enable_x64(True):
         for z, m, want in ((0.0, 2.0, 0.4227843350984671), (-3.0, 4.0, 3.463293989409203)):
             np.testing.assert_allclose(grad(lambda m: grad(special.poch)(z, m))(m), want, 1e-13)
@@ -191,8 +191,8 @@ def test_bessel_functions_of_all_orders():
     for order, row in want.items():
         np.testing.assert_allclose(got[order], row, 2e-5, 2e-7)
     np.testing.assert_allclose(special.bessel_jn(-z, v=3), got * np.array([1, -1, 1, -1])[:, None])
-    slope = vmap(jacfwd(lambda x: special.bessel_jn(x, v=3)))(z)
-    np.testing.assert_allclose(slope[:, 1], got[0] - got[1] / z, 1e-4, 1e-6)
+    derivative = vmap(jacfwd(lambda x: special.bessel_jn(x, v=3)))(z)
+    np.testing.assert_allclose(derivative[:, 1], got[0] - got[1] / z, 1e-4, 1e-6)
     assert special.bessel_jn(0.0, v=2).tolist() == [1, 0, 0]
     with pytest.raises(TypeError, match="`v` must be a whole number"):
         special.bessel_jn(1.0, v=1.5)
@@ -201,19 +201,19 @@ def test_bessel_functions_of_all_orders():
 def test_legendre_functions_and_harmonics():
     with config.enable_x64(True):
         z = np.array([-1.0, -0.3, 0.6])
-        values, slopes = special.lpmn(2, 3, z)
+        values, derivatives = special.lpmn(2, 3, z)
         assert values.shape == (3, 4, 3)
         root = np.sqrt(1 - z * z)
         np.testing.assert_allclose(values[1, 2], -3 * z * root, 1e-12, 1e-14)
         np.testing.assert_allclose(values[2, 3], 15 * z * (1 - z * z), 1e-12, 1e-14)
-        np.testing.assert_allclose(slopes[2, 3], 15 - 45 * z * z, 1e-12)
-        np.testing.assert_allclose(slopes[0, 3], (15 * z * z - 3) / 2, 1e-12)
+        np.testing.assert_allclose(derivatives[2, 3], 15 - 45 * z * z, 1e-12)
+        np.testing.assert_allclose(derivatives[0, 3], (15 * z * z - 3) / 2, 1e-12)
         normal = special.lpmn_values(2, 3, z, True)
         np.testing.assert_allclose(normal[2, 3], np.sqrt(7 / (4 * np.pi) / 120) * values[2, 3], 1e-12, 1e-14)
         y = special.sph_harm(np.array([1, -1, 3]), np.array([2, 2, 2]), 0.3, 0.4)
         np.testing.assert_allclose(y, [-0.2647200645994 - 0.08188751197959j, 0.2647200645994 - 0.08188751197959j, 0], 1e-8)
-        slope = grad(lambda t: special.sph_harm(1, 2, t, 0.4, n_max=2).imag)(0.3)
-        np.testing.assert_allclose(slope, -0.2647200645994, 1e-8)
+        derivative = grad(lambda t: special.sph_harm(1, 2, t, 0.4, n_max=2).imag)(0.3)
+        np.testing.assert_allclose(derivative, -0.2647200645994, 1e-8)
     with pytest.raises(TypeError, match="give n_max="):
         jit(lambda n: special.sph_harm(0, n, 0.1, 0.2))(2)
 
@@ -264,13 +264,13 @@ def test_incomplete_functions_of_large_shapes():
     a, b = np.float32([2.148633, 545117.3, 1e6, 3., 1e6]), np.float32([526237.75, 197.6646, 1e6, 2e6, 5])
     x = np.float32([6.2557e-6, .999571, .4996, 2e-6, .999993])
     share = np.array([0.814420970149, 0.00694084024563, 0.128945480658, 0.761897572117, 0.175396868749])
-    slope = np.array([71707.8102786, 671.09455227, 594.97307901, 293050.077173, 92255.260372])
+    derivative = np.array([71707.8102786, 671.09455227, 594.97307901, 293050.077173, 92255.260372])
     np.testing.assert_allclose(special.betainc(a, b, x), share, 3e-5)
-    np.testing.assert_allclose(grad(lambda x: special.betainc(a, b, x).sum())(x), slope, 5e-5)
+    np.testing.assert_allclose(grad(lambda x: special.betainc(a, b, x).sum())(x), derivative, 5e-5)
     with config.enable_x64(True):
         wide = [v.astype(np.float64) for v in (a, b, x)]
         np.testing.assert_allclose(special.betainc(*wide), share, 1e-10)
-        np.testing.assert_allclose(grad(lambda x: special.betainc(*wide[:2], x).sum())(wide[2]), slope, 1e-10)
+        np.testing.assert_allclose(grad(lambda x: special.betainc(*wide[:2], x).sum())(wide[2]), derivative, 1e-10)
     a, x = np.float32([1e6, 1e6, 1e6, 135065.9, 428537.9]), np.float32([1e6, 997000, 1004000, 137205.86, 426257.72])
     below = [0.500132980761, 0.00133810416731, 0.999967654553, 0.999999996548, 0.000242535471416]
     above = [0.499867019239, 0.998661895833, 3.23454473135e-05, 3.45229696828e-09, 0.999757464529]
@@ -278,12 +278,12 @@ def test_incomplete_functions_of_large_shapes():
     np.testing.assert_allclose(special.gammaincc(a, x), above, 3e-5)
 
 
-def test_zeta_far_out_and_its_slopes():
+def test_zeta_far_out_and_its_derivatives():
     x = np.float32([-185.4, -158.6, -1e30, -4, 60, 1e30, inf])
     np.testing.assert_array_equal(special.zeta(x), [-inf, inf, 0, 0, 1, 1, 1])
     np.testing.assert_array_equal(special.zeta(np.float32(inf), np.float32([0.2, 1, 2])), [inf, 1, 0])
-    slope = [float(grad(special.zeta)(np.float32(v))) for v in (-4, -2, -1, 0, 70)]  # DLMF 25.6.12 to 25.6.15 and 25.2.1
-    np.testing.assert_allclose(slope, [0.0079838115, -0.0304484571, -0.1654211437, -0.9189385332, -5.8711744e-22], 5e-6)
+    derivative = [float(grad(special.zeta)(np.float32(v))) for v in (-4, -2, -1, 0, 70)]  # DLMF 25.6.12 to 25.6.15 and 25.2.1
+    np.testing.assert_allclose(derivative, [0.0079838115, -0.0304484571, -0.1654211437, -0.9189385332, -5.8711744e-22], 5e-6)
     np.testing.assert_allclose(grad(special.zeta)(np.float32(100), np.float32(0.9)), -0.9 ** -100 * np.log(0.9), 1e-5)
 
 
@@ -293,7 +293,8 @@ def test_poch_beside_its_poles():
     np.testing.assert_allclose(grad(special.poch)(np.float32(1e-20), np.float32(-2)), 0.75, 1e-6)
 
 
-# a, b, x, the function, its slopes in a, b and x: by mpmath with 60 digits, at these arguments in float32. The terms of the
+# a, b, x, the function, its derivatives in a, b and x: by mpmath with 60 digits, at these arguments in float32. The
+# terms of the
 # power series cancel in all of them.
 KUMMER = [
     [25.5, 3.5, -20.0, 8.23155747e-09, 2.24217877e-09, -2.1841133e-08, 1.87887464e-09],
@@ -313,8 +314,8 @@ def test_hyp1f1_where_terms_cancel():
     narrow = [v.astype(np.float32) for v in args]
     np.testing.assert_allclose(special.hyp1f1(*narrow), value, 2e-5)
     got = grad(lambda *v: special.hyp1f1(*v).sum(), (0, 1, 2))(*narrow)
-    for slope, want in zip(got, (in_a, in_b, in_x)):
-        np.testing.assert_allclose(slope, want, 1e-4)
+    for derivative, want in zip(got, (in_a, in_b, in_x)):
+        np.testing.assert_allclose(derivative, want, 1e-4)
     with config.enable_x64(True):
         np.testing.assert_allclose(special.hyp1f1(*[v.astype(np.float64) for v in narrow]), value, 1e-8)
 
@@ -329,7 +330,7 @@ def test_hyp1f1_tells_what_it_cannot():
     assert np.isnan(grad(special.hyp1f1, (0, 1))(np.float32(1.5), np.float32(-2), np.float32(1))).all()
 
 
-def test_slopes_of_small_differences():
+def test_derivatives_of_small_differences():
     """Where a rule is the difference of two near numbers its digits stay: mpmath's, at these arguments in float32."""
     a = np.float32([68.888031, 1039.96106, 8030.64746, 1.5, 1e-3])
     b = np.float32([6.22256266e-6, 3.20788729e-8, 3.66469787e-4, 1e-6, 20])
@@ -350,7 +351,7 @@ def test_slopes_of_small_differences():
     np.testing.assert_allclose(got, [-1.0611350e-4, -2.2752121e-4], 3e-4)
 
 
-def test_slopes_at_the_ends_of_what_is_represented():
+def test_derivatives_at_the_ends_of_what_is_represented():
     assert grad(special.i1)(np.float32(98.24)) == inf and grad(special.digamma)(np.float32(1e-20)) == inf
     assert grad(special.zeta)(np.float32(1)) == -inf
     got = special.zeta(np.float32([1.86558235, 2.5]), np.float32([3e38, 2e4]))
@@ -364,7 +365,7 @@ def test_slopes_at_the_ends_of_what_is_represented():
     assert np.isinf(special.lpmn(2, 3, z)[1][1, 1:]).all() and np.isfinite(special.lpmn(2, 3, z)[1][2]).all()
 
 
-def test_second_slopes_left_of_zero_and_near_it():
+def test_second_derivatives_left_of_zero_and_near_it():
     with config.enable_x64(True):
         x = np.array([-9.30944796, -34.1844356, 3.0])
         np.testing.assert_allclose(vmap(grad(grad(special.gammaln)))(x), [14.360191631293727, 32.8917953775713,
@@ -375,14 +376,14 @@ def test_second_slopes_left_of_zero_and_near_it():
         np.testing.assert_allclose(mixed, -special.polygamma(1., 0.186486041), rtol=1e-12)
 
 
-SECOND = [  # function, place, slope of the slope there
+SECOND = [  # function, place, derivative of the derivative there
     ("i1", 2.0 ** -10, 3.6621098600638612e-4), ("i1", 2.5, 2.0061297861610327), ("i1e", 2.0 ** -10, -0.99817061322438843),
     ("i1e", 30.0, 5.6806124652776637e-5), ("i0e", 30.0, 6.2020747224559955e-5), ("log_ndtr", -17.5, -0.99679698308330788),
     ("log_ndtr", -4.5, -0.96118590071522447), ("spence", 1 - 2.0 ** -13, 0.50008139138565961)]
 
 
 @pytest.mark.parametrize("name, x, want", SECOND)
-def test_second_slopes_of_what_all_but_cancels(name, x, want):
+def test_second_derivatives_of_what_all_but_cancels(name, x, want):
     fun = getattr(special, name)
     for wide, rtol in ((False, 1e-5), (True, 1e-13)):
         with config.enable_x64(wide):
@@ -397,7 +398,7 @@ def test_erfinv_near_its_ends():
         np.testing.assert_array_equal(special.erfinv(np.array([-1, 0, 1, 2, nan])), [-inf, 0, inf, nan, nan])
 
 
-@pytest.mark.parametrize("at, want", [  # slopes in a and b, by 40 digits
+@pytest.mark.parametrize("at, want", [  # derivatives in a and b, by 40 digits
     ((2.0 ** 20, 0.125, 1 - 2.0 ** -17), (-5.506768152831e-11, 6.942898225447e-5)),
     ((2.0 ** 20, 0.5, 1 - 2.0 ** -19), (-1.029795102301e-7, 0.135619078528)),
     ((8192.0, 0.5, 1 - 2.0 ** -13), (-2.533653749281e-5, 0.3898121579774)),
@@ -405,14 +406,14 @@ def test_erfinv_near_its_ends():
     ((4096.0, 4096.0, 0.515625), (-7.934352525472e-5, 8.186273192013e-5)),
     ((3.0, 0.25, 0.96875), (-0.05141035065732, 1.320498062209)),
 ])
-def test_slopes_of_betainc_where_its_series_is_long(at, want):
+def test_derivatives_of_betainc_where_its_series_is_long(at, want):
     for wide, rtol in ((False, 2e-5), (True, 2e-12)):
         with config.enable_x64(wide):
             found = grad(special.betainc, (0, 1))(*np.asarray(at, np.float64 if wide else np.float32))
             np.testing.assert_allclose([float(v) for v in found], want, rtol)
 
 
-def test_the_slope_of_poch_by_a_tiny_step_keeps_its_digits():
+def test_the_derivative_of_poch_by_a_tiny_step_keeps_its_digits():
     z, m = [3.5, 1024.0, -2.5, -0.375, 0.25], [2.0 ** -33, -2.0 ** -30, 2.0 ** -33, -2.0 ** -26, 2.0 ** -10]
     want = [3.845870449864e-11, -9.099389296698e-13, 1.110514468305e-9, -1.566453855857e-7, 0.01666403573279]  # by 40 digits
     for wide, rtol in ((False, 2e-6), (True, 1e-12)):
@@ -423,11 +424,11 @@ def test_the_slope_of_poch_by_a_tiny_step_keeps_its_digits():
 
 @pytest.mark.parametrize("name, x, want", [("logit", 0.0, -inf), ("logit", 1.0, inf), ("exp1", 0.0, inf), ("expi", 0.0, -inf),
                                            ("expi", -inf, 0.0), ("expi", inf, inf)])
-def test_second_slopes_at_ends_are_the_same_in_both_modes(name, x, want):
+def test_second_derivatives_at_ends_are_the_same_in_both_modes(name, x, want):
     fun = getattr(special, name)
     assert grad(grad(fun))(x) == want and jvp(grad(fun), (x,), (1.0,))[1] == want
     assert grad(lambda y: jvp(fun, (y,), (1.0,))[1])(x) == want
 
 
-def test_the_slope_of_expi_next_to_where_it_overflows():
+def test_the_derivative_of_expi_next_to_where_it_overflows():
     np.testing.assert_allclose(grad(special.expi)(np.float32(92)), 9.801770e37, 2e-5)

@@ -1,4 +1,5 @@
-"""Values, slopes and second slopes of special functions at points of each of their regimes, beside `special_truth.json`.
+"""Values, derivatives and second derivatives of special functions at points of each of their regimes, beside
+`special_truth.json`.
 
 `python test_special_truth.py`, in an environment with mpmath, writes that table; truth.py says what is in it.
 """
@@ -50,7 +51,7 @@ POINTS = {
     "log_ndtr": [(x,) for x in (-1e4, -30.0, *SIGNED[1:-1])],
     "erf": [(x,) for x in SIGNED[1:-1]], "erfc": [(x,) for x in (*SIGNED[1:-1], 9.0)],
     "erfinv": [(x,) for x in (-0.9990234375, -0.5, 1e-6, 0.375, 0.875, 0.99993896484375)]}
-STILL = {"polygamma", "expn"}  # have no slope in their first argument
+STILL = {"polygamma", "expn"}  # have no derivative in their first argument
 
 
 def meanings(mp):
@@ -102,7 +103,7 @@ from lamina_scipy import special  # noqa: E402
 
 TABLE = json.loads(FILE.read_text())
 FORMS = {"bessel_jn": lambda x: special.bessel_jn(x, v=3)[3], "multigammaln": lambda x: special.multigammaln(x, 3)}
-MORE = {("i1e", False): 120, ("i1e", True): 120}  # eps that second slopes may be off by, where it is more than 60: at 4.5
+MORE = {("i1e", False): 120, ("i1e", True): 120}  # eps that second derivatives may be off by, where it is more than 60: at 4.5
 
 
 def test_every_point_is_in_the_table():

@@ -48,7 +48,7 @@ def test_a_parameter_without_meaning_gives_nan(law):
         assert np.isnan(f(np.float32(np.nan), *shapes)), kind
 
 
-def test_slopes():
+def test_derivatives():
     with config.enable_x64(True):
         h = 1e-5
         for f, x in ((lambda x: stats.norm.logcdf(x), -40.0), (lambda a: stats.beta.logpdf(0.3, a, 2.0), 1.5),
@@ -198,7 +198,7 @@ def test_beta_beyond_places_whose_distance_from_1_is_rounded():
 
 
 def test_densities_of_large_shapes_keep_the_digits_of_float32():
-    """Numbers of SciPy in float64; the slope is log(x / a) + 1 / (2 a)."""
+    """Numbers of SciPy in float64; the derivative is log(x / a) + 1 / (2 a)."""
     f = np.float32
     np.testing.assert_allclose(stats.gamma.logpdf(f([1e6, 999000, 1002000]), f(1e6)), [-7.826694, -8.326027, -9.826029], 3e-5)
     np.testing.assert_allclose(stats.chi2.logpdf(f([1e6, 999000, 1002000]), f(1e6)), [-8.173268, -8.422434, -9.173934], 3e-5)
@@ -232,7 +232,7 @@ def test_certain_counts_have_no_logarithm_left():
     assert stats.betabinom.logpmf(0, 0, 2.0, 3.0) == 0 and stats.poisson.logpmf(0, 0.0) == 0
 
 
-def test_slopes_of_probabilities_of_large_shapes():
+def test_derivatives_of_probabilities_of_large_shapes():
     f = np.float32
     np.testing.assert_allclose(grad(stats.binom.logpmf, 2)(f(0), f(1e6), f(0.0)), -1e6)
     p = float(f(0.001))
@@ -266,6 +266,6 @@ def test_gennorm_of_large_exponents():
     x = np.float32([-0.99, -0.5, -1.0000014, -1.0000025, 1.3673786])
     want = [0.00499285, 0.24999986, 6.31494605e-09, 4.69587979e-08, 1.0]
     np.testing.assert_allclose(stats.gennorm.cdf(x, beta), want, 2e-5)
-    slope = grad(lambda x: stats.gennorm.cdf(x, beta).sum())(x)
-    np.testing.assert_allclose(slope, stats.gennorm.pdf(x, beta), 2e-5, 1e-12)
+    derivative = grad(lambda x: stats.gennorm.cdf(x, beta).sum())(x)
+    np.testing.assert_allclose(derivative, stats.gennorm.pdf(x, beta), 2e-5, 1e-12)
     assert np.isfinite(grad(lambda b: stats.gennorm.cdf(x, b).sum())(beta)).all()

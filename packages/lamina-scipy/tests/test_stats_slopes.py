@@ -1,4 +1,4 @@
-"""Slopes of distributions: by differences of 70 digits at float32 arguments, frozen; tails, ends of counts, outside of the
+"""Derivatives of distributions: by differences of 70 digits at float32 arguments, frozen; tails, ends of counts, outside of the
 support, infinity."""
 import json
 from pathlib import Path
@@ -14,19 +14,19 @@ from lamina_tracing import jit
 SLOPES = json.loads((Path(__file__).parent / "stats_slopes.json").read_text())
 
 
-def slopes_of(f, *args):
+def derivatives_of(f, *args):
     every = tuple(range(len(args)))
     return [np.asarray(g) for g in jit(grad(lambda *a: f(*a).sum(), every))(*args)]
 
 
 @pytest.mark.parametrize("name", SLOPES)
-def test_slopes(name):
+def test_derivatives(name):
     table = SLOPES[name]
     law, kind = name.split(".")
     wide = table["wide"]
     with config.enable_x64(wide):
         args = [np.float32(a).astype(np.float64 if wide else np.float32) for a in table["at"]]
-        got = slopes_of(getattr(getattr(stats, law), kind), *args)
+        got = derivatives_of(getattr(getattr(stats, law), kind), *args)
     for found, want in zip(got, table["slopes"]):
         np.testing.assert_allclose(found, want, 1e-8 if wide else 3e-4, 1e-300)
 
@@ -34,21 +34,21 @@ def test_slopes(name):
 @pytest.mark.parametrize("law, shapes, outside", [
     ("gamma", (0.5,), -1.0), ("chi2", (1.0,), -1.0), ("beta", (0.5, 0.5), 1.5), ("truncnorm", (-1.0, 2.0), 3.0),
     ("expon", (), -1.0), ("pareto", (2.0,), 0.5)])
-def test_places_with_one_value_around_them_have_no_slope(law, shapes, outside):
-    """Forward too, where a slope that is infinite or no number would meet a tangent of zero."""
+def test_places_with_one_value_around_them_have_no_derivative(law, shapes, outside):
+    """Forward too, where a derivative that is infinite or no number would meet a tangent of zero."""
     args = [np.array([outside, -np.inf, np.inf]), *(np.full(3, s) for s in (*shapes, 0.0, 1.0))]
     args = [a.astype(np.float32) for a in args]
     for kind in ("cdf", "logsf"):
         f = getattr(getattr(stats, law), kind)
-        for found in slopes_of(f, *args):
+        for found in derivatives_of(f, *args):
             np.testing.assert_array_equal(found, 0)
         assert (jvp(f, args, [np.ones_like(a) for a in args])[1] == 0).all()
 
 
 @pytest.mark.parametrize("kind", ["cdf", "logcdf", "sf", "logsf", "pdf", "logpdf"])
-def test_slopes_at_infinity_are_none(kind):
+def test_derivatives_at_infinity_are_none(kind):
     x = np.array([np.inf, -np.inf], np.float32)
-    for found in slopes_of(getattr(stats.norm, kind), x, np.zeros_like(x), np.ones_like(x)):
+    for found in derivatives_of(getattr(stats.norm, kind), x, np.zeros_like(x), np.ones_like(x)):
         np.testing.assert_array_equal(found, 0)
 
 
@@ -59,13 +59,14 @@ def test_cauchy_quantiles_rise_without_end_at_the_ends():
         np.testing.assert_allclose(found, sign * want, 1e-6)
 
 
-def test_a_uniform_density_beside_a_tiny_support_has_no_slope():
-    """Where the slope of 1 / scale overflows."""
-    for found in slopes_of(stats.uniform.pdf, np.float32([-1e-31, 1]), np.zeros(2, np.float32), np.full(2, 1e-30, np.float32)):
+def test_a_uniform_density_beside_a_tiny_support_has_no_derivative():
+    """Where the derivative of 1 / scale overflows."""
+    for found in derivatives_of(stats.uniform.pdf, np.float32([-1e-31, 1]), np.zeros(2, np.float32),
+                                np.full(2, 1e-30, np.float32)):
         np.testing.assert_array_equal(found, 0)
 
 
-def test_second_slopes_where_the_distribution_stands():
+def test_second_derivatives_where_the_distribution_stands():
     for law, want in (("cauchy", -2.0), ("logistic", -0.5), ("norm", -1.0)):
         assert grad(grad(getattr(stats, law).logpdf))(0.0) == want
     np.testing.assert_allclose(grad(grad(stats.t.logpdf))(0.0, 3.0), -4 / 3, 1e-6)
@@ -75,10 +76,11 @@ def test_second_slopes_where_the_distribution_stands():
 
 
 def test_gennorm_where_it_stands():
-    """The slope of the share is the density, of every exponent; the second one of the logarithm is infinite between 1 and 2."""
+    """The derivative of the share is the density, of every exponent; the second one of the logarithm is infinite
+    between 1 and 2."""
     cdf, beta = stats.gennorm.cdf, np.float32([0.5, 1, 1.5, 2, 2.5, 8])
     x = np.zeros_like(beta)
-    in_x, in_beta = slopes_of(cdf, x, beta)
+    in_x, in_beta = derivatives_of(cdf, x, beta)
     np.testing.assert_allclose(in_x, [0.25, 0.5, 0.55386608, 0.56418958, 0.56353025, 0.53093058], 1e-6)
     np.testing.assert_array_equal(in_beta, 0)
     want = [0.92278433, 0.21139217, 0.04474391, 0.00514682, -0.00553473, -0.00322285]
@@ -87,13 +89,13 @@ def test_gennorm_where_it_stands():
     np.testing.assert_array_equal(found, [0, -np.inf, -np.inf, -2, 0])
 
 
-def test_second_slopes_at_shapes_of_one():
-    """Where a power is 0: the slope in the place has one in the shape, 1 / x."""
+def test_second_derivatives_at_shapes_of_one():
+    """Where a power is 0: the derivative in the place has one in the shape, 1 / x."""
     assert grad(grad(stats.gamma.logpdf, 1))(0.25, 1.0) == 4 and grad(grad(stats.chi2.logpdf, 1))(0.25, 2.0) == 2
     np.testing.assert_allclose(grad(grad(stats.geom.logpmf, 1), 0)(1.0, 0.5), -2.0, 1e-6)
 
 
-def test_densities_that_are_none_at_an_end_have_no_slope_in_their_shapes():
+def test_densities_that_are_none_at_an_end_have_no_derivative_in_their_shapes():
     for f, args in ((stats.gamma.pdf, (0.0, 2.5)), (stats.chi2.pdf, (0.0, 5.0)), (stats.beta.pdf, (0.0, 2.5, 3.0)),
                     (stats.beta.pdf, (1.0, 2.5, 3.0))):
         assert f(*args) == 0 and all(found == 0 for found in grad(f, tuple(range(len(args))))(*args))
@@ -103,12 +105,12 @@ def test_densities_that_are_none_at_an_end_have_no_slope_in_their_shapes():
     ((0.0, 1.0, 3.0), (-2, -np.inf, 1 / 3)), ((0.0, 2.0, 3.0), (np.inf, -np.inf, 7 / 12)),
     ((1.0, 3.0, 2.0), (-np.inf, 7 / 12, -np.inf)), ((1.0, 3.0, 1.0), (2, 1 / 3, -np.inf)),
     ((0.0, 0.5, 3.0), (-np.inf, -np.inf, 0.18037230555))])
-def test_slopes_of_a_beta_density_at_an_end_are_those_of_its_terms(at, want):
+def test_derivatives_of_a_beta_density_at_an_end_are_those_of_its_terms(at, want):
     found = grad(stats.beta.logpdf, (0, 1, 2))(*np.float32(at))
     np.testing.assert_allclose([float(v) for v in found], want, 1e-6)
 
 
-def test_counts_at_their_ends_have_the_slopes_of_the_gamma_function():
+def test_counts_at_their_ends_have_the_derivatives_of_the_gamma_function():
     f = np.float32
     euler = float(np.euler_gamma)
     np.testing.assert_allclose(grad(stats.poisson.logpmf)(f(0), f(2)), np.log(2) + euler, 1e-5)
@@ -116,7 +118,7 @@ def test_counts_at_their_ends_have_the_slopes_of_the_gamma_function():
     assert grad(stats.bernoulli.logpmf, 1)(0, 0.0) == -1 and grad(stats.bernoulli.logpmf, 1)(1, 1.0) == 1
 
 
-def test_slopes_in_shapes_of_small_expectations_keep_their_digits():
+def test_derivatives_in_shapes_of_small_expectations_keep_their_digits():
     """By 70 digits: the logarithm is all there is, and no parts of the inverse of an expectation."""
     f = np.float32
     np.testing.assert_allclose(grad(stats.gamma.logpdf, 1)(f(1e-4), f(100)), -13.8105022, 1e-6)
@@ -153,7 +155,7 @@ def test_the_logarithm_of_a_far_cauchy_density_keeps_its_digits():
 
 
 @pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.parametrize("name, at, want", [  # the logarithm, its slopes, and the second one in the place, by 50 digits
+@pytest.mark.parametrize("name, at, want", [  # the logarithm, its derivatives, and the second one in the place, by 50 digits
     ("gamma.logcdf", (2.0 ** -60, 9.0), (-387.1013049825, 1.037629354146e+19, -43.84058342266, -1.196305196206e+37)),
     ("gamma.logcdf", (500.0, 1024.0), (-213.7850212045, 1.049897925827, -0.7182768748229, -0.004092424240738)),
     ("gamma.logcdf", (2.0 ** 19, 2.0 ** 20), (-202536.655268, 1.000001907338, -0.6931486110641, -3.814693627716e-06)),
@@ -199,7 +201,7 @@ def test_logarithms_of_shares_at_ends_and_beyond():
     np.testing.assert_array_equal(stats.beta.logcdf(f([-1, 0, 1, 2]), f(2), f(3)), [-np.inf, -np.inf, 0, 0])
     np.testing.assert_array_equal(stats.beta.logsf(f([-1, 0, 1, 2]), f(2), f(3)), [0, 0, -np.inf, -np.inf])
     for law, args in ((stats.gamma, (x, 2 * one)), (stats.beta, (f([0, 1, 2]), 2 * one, 3 * one))):
-        for found in (*slopes_of(law.logcdf, *args), *slopes_of(law.logsf, *args)):
+        for found in (*derivatives_of(law.logcdf, *args), *derivatives_of(law.logsf, *args)):
             np.testing.assert_array_equal(found, 0)
 
 
@@ -210,7 +212,7 @@ def test_a_gamma_density_at_two_thirds_of_its_shape_keeps_the_digits_of_float64(
         np.testing.assert_allclose(found, [-129.53349719456032, -58.928395508289564, -54106.10846890225], 4e-15)
 
 
-def test_logarithms_of_far_cauchy_shares_have_slopes():
+def test_logarithms_of_far_cauchy_shares_have_derivatives():
     x = np.float32([-1e30, -1e10, -1, 0, 1, 1e10])
     want = [1e-30, 1e-10, 2 / np.pi, 2 / np.pi, 2 / (3 * np.pi), 1e-20 / np.pi]
     np.testing.assert_allclose(grad(lambda x: stats.cauchy.logcdf(x).sum())(x), want, 1e-6)

@@ -1,4 +1,4 @@
-"""Values, slopes and second slopes of distributions, in the place and in every parameter, beside `stats_truth.json`.
+"""Values, derivatives and second derivatives of distributions, in the place and in every parameter, beside `stats_truth.json`.
 
 `python test_stats_truth.py`, in an environment with mpmath, writes that table; truth.py says what is in it.
 """
@@ -34,7 +34,7 @@ LAWS = {
     "truncnorm": ("pdf logpdf cdf sf logcdf logsf", CUT),
     "vonmises": ("pdf logpdf", [(x, k) for k in (0.5, 9.0) for x in (-2.0, 0.25, 1.5)]),
     "wrapcauchy": ("pdf logpdf", [(x, c) for c in (0.25, 0.875) for x in (0.25, 1.5, 4.0)]),
-    # of counts, which have no slope themselves
+    # of counts, which have no derivative themselves
     "bernoulli": ("logpmf", [(0.0, 0.25), (1.0, 0.25)]),
     "betabinom": ("logpmf", [(k, 9.0, a, b) for a, b in ((0.5, 2.5), (30.0, 4.0)) for k in (0.0, 3.0, 9.0)]),
     "binom": ("logpmf", [(k, 9.0, p) for p in (0.01, 0.625) for k in (0.0, 3.0, 9.0)]),
@@ -49,12 +49,13 @@ COUNTS = {"bernoulli": (0,), "betabinom": (0, 1), "binom": (0, 1), "geom": (0,),
 
 
 def still(name):
-    """Places of arguments without slope."""
+    """Places of arguments without derivative."""
     return COUNTS.get(name.split(".")[0], ())
 
 
 def twice(name):
-    """The pairs of places that second slopes are in: that of a place, of an only parameter, where there are shares of the gamma
+    """The pairs of places that second derivatives are in: that of a place, of an only parameter, where there are
+    shares of the gamma
     and beta integrals those of the shapes too."""
     law = name.split(".")[0]
     last = len(KINDS[name][0]) - 1

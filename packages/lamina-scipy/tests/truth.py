@@ -1,4 +1,5 @@
-"""Tables of truth: values, slopes and second slopes of functions by mpmath, with the size of what rounding would change.
+"""Tables of truth: values, derivatives and second derivatives of functions by mpmath, with the size of what rounding
+would change.
 
 A row is a point, in numbers that float32 has, and for each number asked of it [what it is, its size]: that of itself and of
 what it changes by where an argument changes by its own size. A function that is right is off by a few eps of that size.
@@ -13,7 +14,7 @@ __all__ = ["compare", "pairs", "write"]
 
 
 def pairs(n, still=()):
-    """All pairs of arguments that have a slope."""
+    """All pairs of arguments that have a derivative."""
     return [(i, j) for i in range(n) for j in range(i, n) if not {i, j} & set(still)]
 
 
@@ -31,8 +32,8 @@ def write(file, mp, meanings, points, still, twice):
       mp: mpmath.
       meanings: name -> the function, of mpmath's numbers.
       points: name -> the points.
-      still: of a name, the places of arguments without slope.
-      twice: of a name, the pairs of places that second slopes are in.
+      still: of a name, the places of arguments without derivative.
+      twice: of a name, the pairs of places that second derivatives are in.
     """
     mp.mp.dps = 80
     table = {}
@@ -62,17 +63,17 @@ def write(file, mp, meanings, points, still, twice):
 
 
 def compare(f, rows, still, twice, wide, most, second):
-    """Refuse what is off by more than `most` eps of its size, a second slope by more than `second`; `rows` are of a table,
+    """Refuse what is off by more than `most` eps of its size, a second derivative by more than `second`; `rows` are of a table,
     `wide` asks in 64 bits."""
     n = len(rows[0][0])
     active = [i for i in range(n) if i not in still]
 
-    def slope(f, i):
+    def derivative(f, i):
         return lambda *args: grad(lambda *a: f(*a).sum(), i)(*args)
 
     def everything(*args):
         first = grad(lambda *a: f(*a).sum(), active)
-        return f(*args), *first(*args), *(slope(slope(f, i), j)(*args) for i, j in twice)
+        return f(*args), *first(*args), *(derivative(derivative(f, i), j)(*args) for i, j in twice)
 
     args = [np.array([row[0][i] for row in rows], np.float64 if wide else np.float32) for i in range(n)]
     found = [np.asarray(y, np.float64) for y in jit(everything)(*args)]

@@ -53,7 +53,7 @@ def test_xeinsum_without_names_is_einsum(spec):
     np.testing.assert_allclose(lax.xeinsum(spec, *xs), np.einsum(spec, *xs), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("spec,said", [("ab,b", "one '->'"), ("aa->a", "may stand once"), ("a{i->a", "letters and then names"),
+@pytest.mark.parametrize("spec,said", [("ab,b", "one '->'"), ("aa->a", "may occur once"), ("a{i->a", "letters and then names"),
                                        ("a->b", "axis 'b' is in no operand"), ("a,b->ab", "for 2 operands; got 1"),
                                        ("a->a", "has 1 axes")])
 def test_xeinsum_errors(spec, said):

@@ -1,4 +1,4 @@
-"""Package version (set by `hatch version`) and version ranges of dependencies (written by tools/check_ranges.py)."""
+"""The version, set by `hatch version`, and the required versions of sibling packages (`tools/check_ranges.py --write`)."""
 from lamina_ir import require_versions as _needs
 
 __version__ = "0.1.0"

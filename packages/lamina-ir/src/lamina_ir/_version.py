@@ -1,3 +1,3 @@
-"""The version, set by `hatch version`, and the neighbours it works with, as tools/check_ranges.py writes them."""
+"""The version, set by `hatch version`, and the required versions of sibling packages (`tools/check_ranges.py --write`)."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""The version, set by `hatch version`, and the neighbours it works with, as tools/check_ranges.py writes them."""
+"""The version, set by `hatch version`, and the required versions of sibling packages (`tools/check_ranges.py --write`)."""
 from lamina_ir import require_versions as _needs
 
 __version__ = "0.1.0"

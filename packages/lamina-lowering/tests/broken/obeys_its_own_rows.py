@@ -4,7 +4,7 @@ from lamina_lowering._default import *
 
 __contract__ = 1
 
-_mine = {name: rows(name) for name in ("cpu", "cuda", "tpu")}
+_mine = {name: merged_rules(name) for name in ("cpu", "cuda", "tpu")}
 
 
 def lower(closed_jaxpr, *, platform="cpu", rules=None, **options):

@@ -1,7 +1,8 @@
 """Activations: functions of each element, and `glu` of two halves.
 
-Where a function has a corner its slope there is the one that the formula on its left or right has; which, the docstring says.
-`_piece` gives a function of two pieces one slope: that of the first piece where it holds, none elsewhere.
+Where a function has a corner its derivative there is the one that the formula on its left or right has; which, the
+docstring says.
+`_piece` gives a function of two pieces one derivative: that of the first piece where it holds, none elsewhere.
 """
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import ShapeError, dtypes
-from lamina_numpy.extend import public, to_inexact
+from lamina_numpy.extend import public_api, to_inexact
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import check_axis, typeof
 
@@ -28,11 +29,11 @@ def _whole(d: np.dtype) -> bool:
 
 
 def _piece(inside: Any, x: Any, value: Any) -> Any:
-    """`value`, with the slope of `x` where `inside` holds (there both are equal) and none elsewhere."""
+    """`value`, with the derivative of `x` where `inside` holds (there both are equal) and none elsewhere."""
     return lnp.where(inside, x, lax.stop_gradient(value))
 
 
-@public()
+@public_api()
 def identity(x: ArrayLike) -> Array:
     """`x` itself, as an array.
 
@@ -51,7 +52,7 @@ def identity(x: ArrayLike) -> Array:
     return lnp.asarray(x)
 
 
-@public()
+@public_api()
 def relu(x: ArrayLike) -> Array:
     """`max(x, 0)`.
 
@@ -72,7 +73,7 @@ def relu(x: ArrayLike) -> Array:
     return _piece(lnp.greater(x, 0), x, top) if dtypes.is_inexact(typeof(x).dtype) else top
 
 
-@public()
+@public_api()
 def relu6(x: ArrayLike) -> Array:
     """`min(max(x, 0), 6)`.
 
@@ -100,7 +101,7 @@ def _logistic(x: Any) -> Any:
     return lax.convert_element_type(lax.logistic(lax.convert_element_type(x, np.float32)), np.float16)
 
 
-@public()
+@public_api()
 def sigmoid(x: ArrayLike) -> Array:
     """`1 / (1 + exp(-x))`, in [0, 1].
 
@@ -120,7 +121,7 @@ def sigmoid(x: ArrayLike) -> Array:
     return _logistic(to_inexact("sigmoid", x))
 
 
-@public()
+@public_api()
 def tanh(x: ArrayLike) -> Array:
     """Hyperbolic tangent, in [-1, 1].
 
@@ -140,7 +141,7 @@ def tanh(x: ArrayLike) -> Array:
     return lax.tanh(to_inexact("tanh", x))
 
 
-@public()
+@public_api()
 def softplus(x: ArrayLike) -> Array:
     """`log(1 + exp(x))`, without overflow on the way.
 
@@ -160,7 +161,7 @@ def softplus(x: ArrayLike) -> Array:
     return lnp.logaddexp(to_inexact("softplus", x, dtypes.is_bool), 0.0)
 
 
-@public()
+@public_api()
 def log_sigmoid(x: ArrayLike) -> Array:
     """`log(sigmoid(x))`, precise where the sigmoid is near 0 or 1.
 
@@ -180,7 +181,7 @@ def log_sigmoid(x: ArrayLike) -> Array:
     return lax.neg(softplus(lax.neg(to_inexact("log_sigmoid", x))))
 
 
-@public()
+@public_api()
 def soft_sign(x: ArrayLike) -> Array:
     """`x / (abs(x) + 1)`, in (-1, 1).
 
@@ -201,7 +202,7 @@ def soft_sign(x: ArrayLike) -> Array:
     return lnp.divide(x, lnp.abs(x) + 1)
 
 
-@public()
+@public_api()
 def silu(x: ArrayLike) -> Array:
     """`x sigmoid(x)`, also called swish.
 
@@ -225,7 +226,7 @@ def silu(x: ArrayLike) -> Array:
 swish = silu
 
 
-@public()
+@public_api()
 def mish(x: ArrayLike) -> Array:
     """`x tanh(softplus(x))`.
 
@@ -245,7 +246,7 @@ def mish(x: ArrayLike) -> Array:
     return lax.mul(x, lax.tanh(softplus(x)))
 
 
-@public()
+@public_api()
 def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """`x` where it is positive, else `alpha (exp(x) - 1)`.
 
@@ -266,11 +267,11 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """
     x = to_inexact("elu", x, _whole)
     positive = lnp.greater(x, 0)
-    low = lax.expm1(lnp.where(positive, 0, x))  # no large positive numbers: their slope would be infinite, times zero
+    low = lax.expm1(lnp.where(positive, 0, x))  # no large positive numbers: their derivative would be infinite, times zero
     return lnp.where(positive, x, lnp.multiply(alpha, low))
 
 
-@public()
+@public_api()
 def selu(x: ArrayLike) -> Array:
     """`elu` scaled so that layer by layer mean 0 and variance 1 are kept.
 
@@ -290,7 +291,7 @@ def selu(x: ArrayLike) -> Array:
     return lnp.multiply(_SELU_SCALE, elu(to_inexact("selu", x, _whole), _SELU_ALPHA))
 
 
-@public()
+@public_api()
 def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """`x` where it is positive, else `alpha (exp(x / alpha) - 1)`.
 
@@ -315,13 +316,13 @@ def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     return lnp.where(positive, x, lnp.multiply(alpha, low))
 
 
-@public()
+@public_api()
 def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
     """`x` where it is not negative, else `negative_slope x`.
 
     Args:
       x: number array of any shape; integers and booleans become float.
-      negative_slope: the slope below zero; broadcasts to `x`.
+      negative_slope: the derivative below zero; broadcasts to `x`.
     Returns:
       Float array of the shape `x` and `negative_slope` broadcast to.
     Raises:
@@ -338,7 +339,7 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
     return lnp.where(lnp.greater_equal(x, 0), x, lnp.multiply(negative_slope, x))
 
 
-@public("approximate")
+@public_api("approximate")
 def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     """`x` times the share of the standard normal distribution below `x`.
 
@@ -366,7 +367,7 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     return lax.mul(x, lax.mul(lax.add(lax.tanh(inner), 1.0), 0.5))
 
 
-@public()
+@public_api()
 def hard_tanh(x: ArrayLike) -> Array:
     """`x`, no lower than -1 and no higher than 1.
 
@@ -386,7 +387,7 @@ def hard_tanh(x: ArrayLike) -> Array:
     return lnp.where(lnp.greater(x, 1), 1, lnp.where(lnp.less(x, -1), -1, x))
 
 
-@public()
+@public_api()
 def hard_sigmoid(x: ArrayLike) -> Array:
     """`relu6(x + 3) / 6`, in [0, 1].
 
@@ -406,7 +407,7 @@ def hard_sigmoid(x: ArrayLike) -> Array:
     return lax.div(relu6(lax.add(to_inexact("hard_sigmoid", x, _whole), 3.0)), 6.0)
 
 
-@public()
+@public_api()
 def hard_silu(x: ArrayLike) -> Array:
     """`x hard_sigmoid(x)`, also called hard swish.
 
@@ -430,7 +431,7 @@ def hard_silu(x: ArrayLike) -> Array:
 hard_swish = hard_silu
 
 
-@public()
+@public_api()
 def sparse_plus(x: ArrayLike) -> Array:
     """0 up to -1, `x` from 1, `(x + 1)**2 / 4` between.
 
@@ -453,7 +454,7 @@ def sparse_plus(x: ArrayLike) -> Array:
     return lnp.where(low, 0, lnp.where(high, x, lax.mul(lax.integer_pow(lax.add(middle, 1.0), 2), 0.25)))
 
 
-@public()
+@public_api()
 def sparse_sigmoid(x: ArrayLike) -> Array:
     """0 up to -1, 1 from 1, `(x + 1) / 2` between.
 
@@ -473,7 +474,7 @@ def sparse_sigmoid(x: ArrayLike) -> Array:
     return lax.mul(lnp.clip(lax.add(to_inexact("sparse_sigmoid", x, _whole), 1.0), 0.0, 2.0), 0.5)
 
 
-@public()
+@public_api()
 def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     """`(x + sqrt(x**2 + b)) / 2`.
 
@@ -502,7 +503,7 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     return lax.mul(lnp.where(below, left, lnp.add(x, root)), 0.5)
 
 
-@public()
+@public_api()
 def log1mexp(x: ArrayLike) -> Array:
     """`log(1 - exp(-x))`, precise for small and for large `x`.
 
@@ -525,7 +526,7 @@ def log1mexp(x: ArrayLike) -> Array:
     return lnp.where(small, lnp.log(lax.neg(lax.expm1(lax.neg(low)))), lax.log1p(lax.neg(lax.exp(lax.neg(high)))))
 
 
-@public("axis")
+@public_api("axis")
 def glu(x: ArrayLike, axis: int = -1) -> Array:
     """The first half along an axis, times the sigmoid of the second.
 

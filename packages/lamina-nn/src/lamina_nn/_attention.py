@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import lamina_numpy as lnp
 from lamina_ir import DTypeError, ShapeError, dtypes
-from lamina_numpy.extend import public, to_inexact, work_dtype
+from lamina_numpy.extend import public_api, to_inexact, work_dtype
 from lamina_numpy.special import logsumexp
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
@@ -19,7 +19,7 @@ __all__ = ["dot_product_attention"]
 _CALL = "dot_product_attention"
 
 
-@public("is_causal", "local_window_size", "implementation", "return_residual")
+@public_api("is_causal", "local_window_size", "implementation", "return_residual")
 def dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, bias: ArrayLike | None = None,
                           mask: ArrayLike | None = None, *, scale: float | None = None, is_causal: bool = False,
                           query_seq_lengths: ArrayLike | None = None, key_value_seq_lengths: ArrayLike | None = None,

@@ -11,7 +11,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import custom_jvp
 from lamina_ir import dtypes
-from lamina_numpy.extend import axes_of, fitted, own_terms, public, to_inexact, work_dtype
+from lamina_numpy.extend import axes_of, fitted, ignore_strict_promotion, public_api, to_inexact, work_dtype
 from lamina_numpy.special import logsumexp
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
 from lamina_tracing.extend import check_axis, is_axis_name, resolve_requested_dtype, typeof
@@ -20,7 +20,8 @@ __all__ = ["log_softmax", "logmeanexp", "one_hot", "softmax", "standardize"]
 
 
 def _exponentials(call: str, x: Any, axis: Any, where: Any) -> tuple[Any, Any, Any, Any]:
-    """What functions here share: `x` less its largest element along axes, which has no slope; the exponentials of that; their
+    """What functions here share: `x` less its largest element along axes, which has no derivative; the exponentials
+    of that; their
     sum, in float32 at least, one where `where` leaves nothing; `where` in the shape of `x`."""
     x = to_inexact(call, x)
     t = typeof(x)
@@ -38,7 +39,7 @@ def _exponentials(call: str, x: Any, axis: Any, where: Any) -> tuple[Any, Any, A
     return x, terms, total if some is None else lnp.where(some, total, 1), where
 
 
-@public("axis")
+@public_api("axis")
 def softmax(x: ArrayLike, axis: AxisLike = -1, where: ArrayLike | None = None, initial: ArrayLike | None = None) -> Array:
     """`exp(x) / sum(exp(x))` along axes: positive numbers that sum to 1.
 
@@ -84,7 +85,7 @@ def _softmax_jvp(axis: Any, primals: Any, tangents: Any) -> Any:
     return y, lax.mul(y, lnp.subtract(t, lnp.sum(lax.mul(y, t), axis, None, None, True)))
 
 
-@public("axis")
+@public_api("axis")
 def log_softmax(x: ArrayLike, axis: AxisLike = -1, where: ArrayLike | None = None, initial: ArrayLike | None = None) -> Array:
     """The logarithm of `softmax(x)`: `x - logsumexp(x)` along axes.
 
@@ -111,7 +112,7 @@ def log_softmax(x: ArrayLike, axis: AxisLike = -1, where: ArrayLike | None = Non
     return out if where is None else lnp.where(where, out, -np.inf)
 
 
-@public("axis", "keepdims")
+@public_api("axis", "keepdims")
 def logmeanexp(x: ArrayLike, axis: AxisLike = None, where: ArrayLike | None = None, keepdims: bool = False) -> Array:
     """`log(mean(exp(x)))` along axes, without overflow on the way.
 
@@ -145,8 +146,8 @@ def logmeanexp(x: ArrayLike, axis: AxisLike = None, where: ArrayLike | None = No
     return lnp.subtract(total, count)
 
 
-@public("axis")
-@own_terms
+@public_api("axis")
+@ignore_strict_promotion
 def standardize(x: ArrayLike, axis: AxisLike = -1, mean: ArrayLike | None = None, variance: ArrayLike | None = None,
                 epsilon: ArrayLike = 1e-5, where: ArrayLike | None = None) -> Array:
     """`(x - mean) / sqrt(variance + epsilon)`, both of `x` along axes unless given.
@@ -187,7 +188,7 @@ def standardize(x: ArrayLike, axis: AxisLike = -1, mean: ArrayLike | None = None
     return lnp.astype(out, final) if work_dtype(final) != final else out
 
 
-@public("num_classes", "dtype", "axis")
+@public_api("num_classes", "dtype", "axis")
 def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, axis: int | Hashable = -1) -> Array:
     """Numbers of classes as unit vectors: 1 at the place that `x` says, 0 elsewhere.
 

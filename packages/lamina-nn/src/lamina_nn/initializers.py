@@ -14,7 +14,7 @@ import lamina_numpy as lnp
 import lamina_random as random
 import numpy as np
 from lamina_ir import ShapeError, dtypes
-from lamina_numpy.extend import own_terms
+from lamina_numpy.extend import ignore_strict_promotion
 from lamina_tracing import Array, ArrayLike, DTypeLike, ShapeLike, lax
 from lamina_tracing.extend import check_axis, rename_errors, is_axis_name, resolve_requested_dtype
 
@@ -512,7 +512,7 @@ def orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike |
     return rename_errors(init, "orthogonal")
 
 
-@own_terms
+@ignore_strict_promotion
 def _orthogonal(call: str, key: Any, shape: Any, d: np.dtype, scale: Any, column_axis: int) -> Any:
     sizes = _sizes(shape)
     if len(sizes) < 2:

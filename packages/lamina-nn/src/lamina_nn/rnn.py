@@ -159,7 +159,7 @@ def _network(call: str, x: Any, h_0: Any, c_0: Any, weights: Any, seq_lengths: A
         raise TypeError(f"{call}: expected seq_lengths of integers; got {typeof(seq_lengths).str_long()}")
     x, h_0, c_0 = (lnp.asarray(to_inexact(call, v)) for v in (x, h_0, c_0))
     valid = lnp.expand_dims(lnp.arange(time), (1, 2)) < lnp.expand_dims(seq_lengths, (0, 2))
-    y = lnp.where(valid, lnp.swapaxes(x, 0, 1), 0)  # what is not read has no slope either, were it NaN
+    y = lnp.where(valid, lnp.swapaxes(x, 0, 1), 0)  # what is not read has no derivative either, were it NaN
     last_h, last_c = [], []
     for layer in range(num_layers):
         parts = []

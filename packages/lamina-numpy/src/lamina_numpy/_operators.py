@@ -24,8 +24,8 @@ from ._sorting import sorting
 from ._reductions import averages, reductions, cumulative
 from ._shape import layout, views
 from ._core.promotion import is_array
-from ._core.public_api import (PLAIN_NUMBERS, check_known, compiled, hashable, method, operator_for, public,
-                               under_second_name)
+from ._core.public_api import (PLAIN_NUMBERS, check_known, compiled, hashable, method, operator_for, public_api,
+                               alias)
 
 __all__ = ["install"]
 
@@ -51,9 +51,9 @@ _UNARY: dict[str, Function] = {
 # methods that are the function itself, the array as its first argument
 _METHODS: dict[str, Function] = {
     "all": reductions.all, "any": reductions.any, "argmax": reductions.argmax, "argmin": reductions.argmin,
-    "argpartition": sorting.argpartition, "argsort": sorting.argsort, "conj": under_second_name(ufuncs.conj, "conj"),
+    "argpartition": sorting.argpartition, "argsort": sorting.argsort, "conj": alias(ufuncs.conj, "conj"),
     "conjugate": ufuncs.conj, "copy": conversion.copy, "cumprod": cumulative.cumprod, "cumsum": cumulative.cumsum, "diagonal":
-    diagonals.diagonal, "dot": products.dot, "flatten": under_second_name(layout.ravel, "flatten"), "max":
+    diagonals.diagonal, "dot": products.dot, "flatten": alias(layout.ravel, "flatten"), "max":
     reductions.max, "mean": averages.mean, "min": reductions.min, "partition": sorting.partition, "prod":
     reductions.prod, "ptp": reductions.ptp, "ravel": layout.ravel, "round": rounding.round, "sort": sorting.sort, "std":
     averages.std, "sum": reductions.sum, "swapaxes": layout.swapaxes, "take": take.take, "trace": diagonals.trace,
@@ -169,7 +169,7 @@ def _squeeze(self: Any, axis: Any = None) -> Any:
     return layout.squeeze(self, axis)
 
 
-@public("ndigits", name="round", doc="Python's `round`: integers where no number of digits is given.")
+@public_api("ndigits", name="round", doc="Python's `round`: integers where no number of digits is given.")
 def _rounded(x: Any, ndigits: int | None = None) -> Any:
     out = rounding.round(x, 0 if ndigits is None else ndigits)
     return conversion.astype(out, int) if ndigits is None else out

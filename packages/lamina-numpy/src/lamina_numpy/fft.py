@@ -14,7 +14,7 @@ from ._elementwise import ufuncs
 from ._shape import joining, tiling
 from ._core.promotion import cast, literal, to_inexact
 from ._core.named_axes import along_axis
-from ._core.public_api import public, publish
+from ._core.public_api import public_api, publish
 from ._creation.creation import arange
 
 __all__ = ["fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft",
@@ -98,7 +98,7 @@ def _one(call: str, kind: FftType, a: Any, n: int | None, axis: int, norm: str |
     return _transform(call, kind, a, None if n is None else (n,), (axis,), norm, "axis")
 
 
-@public("n", "axis", "norm")
+@public_api("n", "axis", "norm")
 @along_axis()
 def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The discrete Fourier transform along one axis: `sum_j a[j] exp(-2 pi i j k / n)`.
@@ -123,7 +123,7 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
     return _one("fft", FftType.FFT, a, n, axis, norm)
 
 
-@public("n", "axis", "norm")
+@public_api("n", "axis", "norm")
 @along_axis()
 def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `fft` along one axis: `sum_k a[k] exp(2 pi i j k / n) / n`.
@@ -149,7 +149,7 @@ def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     return _one("ifft", FftType.IFFT, a, n, axis, norm)
 
 
-@public("n", "axis", "norm")
+@public_api("n", "axis", "norm")
 def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """`fft` of real numbers: the frequencies 0, ..., n // 2, as the others are their conjugates.
 
@@ -174,7 +174,7 @@ def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     return _one("rfft", FftType.RFFT, a, n, axis, norm)
 
 
-@public("n", "axis", "norm")
+@public_api("n", "axis", "norm")
 def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `rfft`: real numbers from the first half of their frequencies.
 
@@ -202,7 +202,7 @@ def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
 _OTHER_WAY = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
-@public("n", "axis", "norm")
+@public_api("n", "axis", "norm")
 def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """`fft` of a signal that is conjugate-symmetric, given by its first half.
 
@@ -226,7 +226,7 @@ def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     return _one("hfft", FftType.IRFFT, ufuncs.conj(to_inexact("hfft", a)), n, axis, _OTHER_WAY.get(norm, norm))
 
 
-@public("n", "axis", "norm")
+@public_api("n", "axis", "norm")
 def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `hfft`: the first half of a conjugate-symmetric signal.
 
@@ -252,7 +252,7 @@ def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
     return ufuncs.conj(_one("ihfft", FftType.RFFT, a, n, axis, _OTHER_WAY.get(norm, norm)))
 
 
-@public("s", "axes", "norm")
+@public_api("s", "axes", "norm")
 @along_axis(several=True, argument="axes")
 def fftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, norm: str | None = None) -> Array:
     """`fft` along several axes.
@@ -278,7 +278,7 @@ def fftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, no
     return _transform("fftn", FftType.FFT, a, s, axes, norm)
 
 
-@public("s", "axes", "norm")
+@public_api("s", "axes", "norm")
 @along_axis(several=True, argument="axes")
 def ifftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, norm: str | None = None) -> Array:
     """The inverse of `fftn`.
@@ -304,7 +304,7 @@ def ifftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, n
     return _transform("ifftn", FftType.IFFT, a, s, axes, norm)
 
 
-@public("s", "axes", "norm")
+@public_api("s", "axes", "norm")
 def rfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, norm: str | None = None) -> Array:
     """`fftn` of real numbers: half of the frequencies along the last of the axes.
 
@@ -329,7 +329,7 @@ def rfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, n
     return _transform("rfftn", FftType.RFFT, a, s, axes, norm)
 
 
-@public("s", "axes", "norm")
+@public_api("s", "axes", "norm")
 def irfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, norm: str | None = None) -> Array:
     """The inverse of `rfftn`.
 
@@ -361,7 +361,7 @@ def _two(call: str, kind: FftType, a: Any, s: Any, axes: Any, norm: str | None) 
     return _transform(call, kind, a, s, axes, norm)
 
 
-@public("s", "axes", "norm")
+@public_api("s", "axes", "norm")
 @along_axis(several=True, argument="axes")
 def fft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1), norm: str | None = None) -> Array:
     """`fftn` along two axes.
@@ -388,7 +388,7 @@ def fft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1)
     return _two("fft2", FftType.FFT, a, s, axes, norm)
 
 
-@public("s", "axes", "norm")
+@public_api("s", "axes", "norm")
 @along_axis(several=True, argument="axes")
 def ifft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1), norm: str | None = None) -> Array:
     """The inverse of `fft2`.
@@ -415,7 +415,7 @@ def ifft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1
     return _two("ifft2", FftType.IFFT, a, s, axes, norm)
 
 
-@public("s", "axes", "norm")
+@public_api("s", "axes", "norm")
 def rfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1), norm: str | None = None) -> Array:
     """`rfftn` along two axes.
 
@@ -441,7 +441,7 @@ def rfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1
     return _two("rfft2", FftType.RFFT, a, s, axes, norm)
 
 
-@public("s", "axes", "norm")
+@public_api("s", "axes", "norm")
 def irfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1), norm: str | None = None) -> Array:
     """The inverse of `rfft2`.
 
@@ -531,7 +531,7 @@ def _all_axes(call: str, x: Any, axes: Any) -> tuple[int, ...]:
     return tuple(range(n)) if axes is None else check_axes(call, axes, n, "axes")
 
 
-@public("axes")
+@public_api("axes")
 @along_axis(several=True, argument="axes")
 def fftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
     """Frequency zero moved to the middle of the axes.
@@ -554,7 +554,7 @@ def fftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
     return tiling.roll(x, tuple(typeof(x).shape[a] // 2 for a in where), where)
 
 
-@public("axes")
+@public_api("axes")
 @along_axis(several=True, argument="axes")
 def ifftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
     """The inverse of `fftshift`.

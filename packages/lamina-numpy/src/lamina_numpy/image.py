@@ -21,7 +21,7 @@ from ._products import einsum
 from ._elementwise import special
 from ._core.conversion import asarray
 from ._core.promotion import to_inexact
-from ._core.public_api import core, publish
+from ._core.public_api import jitted_core, publish
 from ._indexing import take
 
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]
@@ -95,7 +95,7 @@ def _weights(old: int, new: int, scale: Any, translation: Any, kernel: Callable[
                       lax.full_like(weights, 0))
 
 
-@core("shape", "axes", "method", "antialias", "precision", name="scale_and_translate")
+@jitted_core("shape", "axes", "method", "antialias", "precision", name="scale_and_translate")
 def _resample(image: Any, scale: Any, translation: Any, shape: tuple[int, ...], axes: tuple[int, ...], method: ResizeMethod,
               antialias: bool, precision: Any) -> Any:
     image = to_inexact("resize", image)
@@ -193,7 +193,7 @@ def scale_and_translate(image: ArrayLike, shape: Sequence[int], spatial_dims: Se
       ValueError: `shape` does not fit, `scale` or `translation` has not one number for each axis, or the method is
         "nearest" or none.
 
-    Derivative: linear in `image`; in `scale` and `translation` too, where the kernel has a slope.
+    Derivative: linear in `image`; in `scale` and `translation` too, where the kernel has a derivative.
     Source: resampling by separable kernels, see the module: Keys (1981), Duchon (1979).
 
     >>> scale_and_translate(np.array([1., 2., 3.]), (3,), (0,), np.ones(1), np.ones(1), "linear")

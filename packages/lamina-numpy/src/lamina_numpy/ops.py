@@ -10,7 +10,7 @@ from lamina_tracing.extend import Tracer, typeof
 
 from ._core.conversion import asarray
 from ._core.promotion import cast, work_dtype
-from ._core.public_api import core, publish
+from ._core.public_api import jitted_core, publish
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 
@@ -52,7 +52,7 @@ def _segments(call: str, verb: str, data: Any, ids: Any, num_segments: Any, prom
                   how)
 
 
-@core("verb", "num", "in_order", "unique", "bucket", "mode", name="segments")
+@jitted_core("verb", "num", "in_order", "unique", "bucket", "mode", name="segments")
 def _total(data: Any, ids: Any, verb: str, num: int, in_order: bool, unique: bool, bucket: int | None, mode: Any) -> Any:
     t = typeof(data)
     wide = work_dtype(t.dtype)

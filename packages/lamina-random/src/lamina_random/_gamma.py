@@ -90,9 +90,9 @@ def _log_jvp(shape: Any, dtype: Any, part: Any, kept: Any, primals: Any, tangent
     x = lax.exp(logs)
     tiny = lax.lt(x, scalar(1e-20, dtype))
     inside = lax.select(tiny, lax.full_like(x, 1), x)
-    slope = lax.select(tiny, lax.div(lax.sub(lax.digamma(lax.add(a, 1.0)), logs), a),
+    derivative = lax.select(tiny, lax.div(lax.sub(lax.digamma(lax.add(a, 1.0)), logs), a),
                        lax.div(lax.random_gamma_grad(a, inside), inside))
-    return logs, lax.mul(slope, tangents[1])
+    return logs, lax.mul(derivative, tangents[1])
 
 
 def _gamma_jvp(shape: Any, dtype: Any, part: Any, primals: Any, tangents: Any) -> Any:

@@ -180,8 +180,8 @@ def _between_jvp(shape: tuple[int, ...], dtype: np.dtype, partitionable: bool, p
         far = to_shape(lax.eq(lax.abs(bound), scalar(math.inf, dtype)), shape, dtypes.BOOL)
         bound = lax.select(far, zero, lax.add(zero, to_shape(bound, shape, dtype)))
         ratio = lax.exp(lax.mul(half, lax.mul(lax.sub(x, bound), lax.add(x, bound))))  # of the densities at bound and x
-        slope = lax.select(here, one, lax.select(lax.bitwise_or(there, far), zero, lax.mul(weight, ratio)))
-        return lax.mul(slope, to_shape(tangent, shape, dtype))
+        derivative = lax.select(here, one, lax.select(lax.bitwise_or(there, far), zero, lax.mul(weight, ratio)))
+        return lax.mul(derivative, to_shape(tangent, shape, dtype))
     return x, lax.add(part(lower, lax.sub(one, u), at_low, at_high, tangents[1]), part(upper, u, at_high, at_low, tangents[2]))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import ShapeError, dtypes
-from lamina_numpy.extend import own_terms, public, to_inexact
+from lamina_numpy.extend import ignore_strict_promotion, public_api, to_inexact
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import check_axis, typeof
 
@@ -17,7 +17,7 @@ _INVERSE = {1: 1, 2: 3, 3: 2, 4: 4}
 _NORMS = (None, "backward", "ortho", "forward")
 
 
-@public("type", "n", "axis", "norm")
+@public_api("type", "n", "axis", "norm")
 def dct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The discrete cosine transform along an axis.
 
@@ -44,7 +44,7 @@ def dct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm:
     return _along("dct", x, type, n, axis, norm, False)
 
 
-@public("type", "n", "axis", "norm")
+@public_api("type", "n", "axis", "norm")
 def idct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """What `dct` with the same settings leads to `x` from.
 
@@ -70,7 +70,7 @@ def idct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm
     return _along("idct", x, type, n, axis, norm, True)
 
 
-@public("type", "s", "axes", "norm")
+@public_api("type", "s", "axes", "norm")
 def dctn(x: ArrayLike, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
          norm: str | None = None) -> Array:
     """The discrete cosine transform along several axes.
@@ -99,7 +99,7 @@ def dctn(x: ArrayLike, type: int = 2, s: Sequence[int] | None = None, axes: Sequ
     return _several("dctn", x, type, s, axes, norm, False)
 
 
-@public("type", "s", "axes", "norm")
+@public_api("type", "s", "axes", "norm")
 def idctn(x: ArrayLike, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
           norm: str | None = None) -> Array:
     """What `dctn` with the same settings leads to `x` from.
@@ -148,7 +148,7 @@ def _several(call: str, x: Any, type: int, s: Any, axes: Any, norm: str | None, 
     return x
 
 
-@own_terms
+@ignore_strict_promotion
 def _along(call: str, x: Any, type: int, n: Any, axis: int, norm: str | None, inverse: bool) -> Any:
     if type not in _INVERSE:
         raise ValueError(f"{call}: type must be 1, 2, 3 or 4; got {type!r}")
@@ -177,7 +177,7 @@ def _along(call: str, x: Any, type: int, n: Any, axis: int, norm: str | None, in
     return lnp.moveaxis(y, -1, axis)
 
 
-@own_terms
+@ignore_strict_promotion
 def _transformed(x: Any, type: int, ortho: bool) -> Any:
     """One of the four transforms along the last axis, as sums or keeping lengths."""
     n, real = typeof(x).shape[-1], typeof(x).dtype

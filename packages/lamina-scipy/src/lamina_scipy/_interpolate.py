@@ -8,18 +8,18 @@ from typing import Any
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import ShapeError
-from lamina_numpy.extend import own_terms, to_inexact
+from lamina_numpy.extend import ignore_strict_promotion, to_inexact
 from lamina_tracing import Array, ArrayLike, jit
 from lamina_tracing.extend import closes_over_tracers, typeof
 
-from ._util import told_by_method
+from ._util import named_method_errors
 
 __all__ = ["RegularGridInterpolator"]
 
 _METHODS = ("linear", "nearest")
 
 
-@told_by_method
+@named_method_errors
 class RegularGridInterpolator:
     """Values on a grid, interpolated between its points.
 
@@ -94,7 +94,7 @@ class RegularGridInterpolator:
         return _at(self.grid, self.values, xi, np.nan if fill is None else fill, method, fill is None)
 
 
-@own_terms
+@ignore_strict_promotion
 def _at_plain(grid: Any, values: Any, xi: Any, fill: Any, method: str, beyond: bool) -> Any:
     cells, outside = [], lnp.zeros(typeof(xi).shape[:-1], bool)
     for i, points in enumerate(grid):

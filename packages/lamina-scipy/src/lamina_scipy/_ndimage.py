@@ -8,7 +8,7 @@ from typing import Any
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, dtypes
-from lamina_numpy.extend import own_terms, to_inexact
+from lamina_numpy.extend import ignore_strict_promotion, to_inexact
 from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import typeof
 
@@ -55,7 +55,7 @@ def map_coordinates(input: ArrayLike, coordinates: Sequence[ArrayLike], order: i
     return _mapped(input, places, cval, int(order), mode)
 
 
-@own_terms
+@ignore_strict_promotion
 def _mapped_plain(input: Any, places: list[Any], cval: Any, order: int, mode: str) -> Any:
     call = "map_coordinates"
     to_inexact(call, input)

@@ -164,7 +164,7 @@ class _Line(NamedTuple):
 
 
 def _along(both: Any, x: Any, f0: Any, g0: Any, p: Any, a: Any, most: int) -> Any:
-    """A step along p with enough descent and a slope that is small enough: both Wolfe conditions, or the first.
+    """A step along p with enough descent and a derivative that is small enough: both Wolfe conditions, or the first.
 
     Returns:
       the step, function and gradient there, whether there is any descent, and how many points were tried.
@@ -184,7 +184,8 @@ def _along(both: Any, x: Any, f0: Any, g0: Any, p: Any, a: Any, most: int) -> An
         turned = enough & lnp.where(line.bracketed, s * (line.high - line.low) >= 0, s >= 0)
         high = lnp.where(enough, lnp.where(turned, line.low, line.high), a)
         bracketed = line.bracketed | ~enough | turned
-        # the minimum of the parabola through the better end, its slope and the other end's value; where that is known: here
+        # the minimum of the parabola through the better end, its derivative and the other end's value; where that is
+        # known: here
         low = lnp.where(enough, a, line.low)
         width = high - low
         gap, s_low = f - line.f_low, line.s_low

@@ -8,12 +8,12 @@ from typing import Any
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import ShapeError, trees
-from lamina_numpy.extend import own_terms, to_inexact
+from lamina_numpy.extend import ignore_strict_promotion, to_inexact
 from lamina_random import normal
 from lamina_tracing import Array, ArrayLike, jit
 from lamina_tracing.extend import closes_over_tracers, typeof
 
-from ._util import told_by_method
+from ._util import named_method_errors
 
 __all__ = ["Rotation", "Slerp"]
 
@@ -30,7 +30,7 @@ def _vectors(call: str, argument: str, x: Any, last: tuple[int, ...], rank: int)
     return x
 
 
-@told_by_method
+@named_method_errors
 class Rotation:
     """Rotations of space: one, or a list of n.
 
@@ -216,7 +216,7 @@ class Rotation:
         return f"Rotation(quat={self.quat!r})"
 
 
-@told_by_method
+@named_method_errors
 class Slerp:
     """What turns evenly from one rotation to the next; `Slerp.init(times, rotations)` makes it.
 
@@ -243,7 +243,7 @@ class Slerp:
         self.times, self.timedelta, self.rotations, self.rotvecs = times, timedelta, rotations, rotvecs
 
     @classmethod
-    @own_terms
+    @ignore_strict_promotion
     def init(cls, times: ArrayLike, rotations: Rotation) -> Slerp:
         """From n rotations and when they are reached: times `[n]`, ascending strictly, n at least 2."""
         if not isinstance(rotations, Rotation) or rotations.single or len(rotations) < 2:
@@ -407,13 +407,13 @@ def _euler(q: Any, axes: Any, moving: Any) -> Any:
 
 
 @_compiled
-@own_terms
+@ignore_strict_promotion
 def _mean(q: Any, w: Any) -> Any:
     return lnp.linalg.eigh(lnp.matmul(q.T * w, q, precision="highest")).eigenvectors[:, -1]
 
 
 @_compiled
-@own_terms
+@ignore_strict_promotion
 def _between(times: Any, gaps: Any, quats: Any, rotvecs: Any, t: Any) -> Any:
     at = lnp.clip(lnp.searchsorted(times, t, side="right") - 1, 0, typeof(gaps).shape[0] - 1)
     share = (t - times[at]) / gaps[at]

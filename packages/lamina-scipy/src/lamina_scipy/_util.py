@@ -1,5 +1,6 @@
 """What the modules here share: real arguments in one dtype and shape, half precision computed in float32, and functions whose
-slope in each argument is given. A slope is only computed where its argument is differentiated, so that one that is no number
+derivative in each argument is given. A derivative is only computed where its argument is differentiated, so that one
+that is no number
 (or is not defined) does not spoil the others.
 """
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import Any, NoReturn, TypeVar
 import lamina_numpy as lnp
 from lamina_autodiff import SymbolicZero, custom_jvp, jvp
 from lamina_ir import DTypeError, dtypes
-from lamina_numpy.extend import alike, own_terms, to_inexact, work_dtype
+from lamina_numpy.extend import alike, ignore_strict_promotion, to_inexact, work_dtype
 from lamina_tracing import jit, lax
 from lamina_tracing.extend import rename_errors, typeof
 
-__all__ = ["apart", "by_dtype", "by_forward", "counted", "floats", "horner", "inexact", "no_slope", "real", "slopes",
-           "told_by_method", "whole_number", "within"]
+__all__ = ["apart", "by_dtype", "by_forward", "counted", "floats", "horner", "inexact", "no_derivative", "real", "derivatives",
+           "named_method_errors", "whole_number", "within"]
 
 C = TypeVar("C", bound=type)
 
@@ -44,7 +45,7 @@ def real(call: str, core: Callable[..., Any], *xs: Any) -> Any:
     args = floats(call, *xs)
     dtype = typeof(args[0]).dtype
     work = work_dtype(dtype)
-    core = own_terms(core)
+    core = ignore_strict_promotion(core)
     if work != dtype:
         return lnp.astype(core(*[lnp.astype(x, work) for x in args]), dtype)
     out = core(*args)
@@ -64,13 +65,14 @@ def apart(call: str, *xs: Any) -> tuple[Any, list[Any]]:
 def counted(call: str, core: Callable[..., Any], *xs: Any) -> Any:
     """`real`, of which whole numbers are counts: they become float beside parameters that are."""
     whole = any(type(x) is int or getattr(getattr(x, "dtype", None), "kind", "") in ("i", "u") for x in xs)
-    return (own_terms(real) if whole else real)(call, core, *xs)
+    return (ignore_strict_promotion(real) if whole else real)(call, core, *xs)
 
 
-def slopes(*given: Callable[..., Any], seconds: Mapping[tuple[int, int], Callable[..., Any]] | None = None
+def derivatives(*given: Callable[..., Any], seconds: Mapping[tuple[int, int], Callable[..., Any]] | None = None
            ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Mark a function of arrays: its slope in each argument is `slope(result, *arguments)`. The second slope in a pair
-    of places that `seconds` names is `second(plain, result, *arguments)`; `plain` is what the slopes themselves give."""
+    """Mark a function of arrays: its derivative in each argument is `derivative(result, *arguments)`. The second
+    derivative in a pair
+    of places that `seconds` names is `second(plain, result, *arguments)`; `plain` is what the derivatives themselves give."""
     curves = seconds or {}
 
     def second(i: int, j: int) -> Callable[..., Any]:
@@ -81,23 +83,23 @@ def slopes(*given: Callable[..., Any], seconds: Mapping[tuple[int, int], Callabl
             return curve(plain, out, *args) if curve else plain
         return rule
 
-    def first(i: int) -> Callable[..., Any]:  # the result is one of its arguments, whose slopes have the result's in them
+    def first(i: int) -> Callable[..., Any]:  # the result is one of its arguments, whose derivatives have the result's in them
         own = [second(i, j) for j in range(len(given))] if any(i in pair for pair in curves) else []
-        return slopes(lambda slope, *_: lnp.zeros_like(slope), *own)(given[i]) if own else given[i]
+        return derivatives(lambda derivative, *_: lnp.zeros_like(derivative), *own)(given[i]) if own else given[i]
 
     firsts = [first(i) for i in range(len(given))]
 
     def mark(fun: Callable[..., Any]) -> Callable[..., Any]:
         # Compiled, where a derivative is taken of known numbers too: numbers that a choice leaves out are not looked at.
         ruled = custom_jvp(jit(fun, inline=True))
-        compiled = [jit(slope, inline=True) for slope in firsts]
+        compiled = [jit(derivative, inline=True) for derivative in firsts]
 
         def rule(primals: Any, tangents: Any) -> Any:
             out = ruled(*primals)
             total: Any = None
-            for slope, t in zip(compiled, tangents):
+            for derivative, t in zip(compiled, tangents):
                 if not isinstance(t, SymbolicZero):
-                    share = lnp.multiply(slope(out, *primals), t)
+                    share = lnp.multiply(derivative(out, *primals), t)
                     total = share if total is None else lnp.add(total, share)
             return out, lnp.zeros_like(out) if total is None else total
         ruled.defjvp(rule, symbolic_zeros=True)
@@ -106,17 +108,18 @@ def slopes(*given: Callable[..., Any], seconds: Mapping[tuple[int, int], Callabl
 
 
 def by_forward(fun: Callable[..., Any], count: int) -> Callable[..., Any]:
-    """Mark a function of `count` arrays: its slopes of every order are those of forward mode, through loops of unknown length
+    """Mark a function of `count` arrays: its derivatives of every order are those of forward mode, through loops of
+    unknown length
     too."""
-    def slope(i: int) -> Callable[..., Any]:
+    def derivative(i: int) -> Callable[..., Any]:
         def along(*args: Any) -> Any:
             return jvp(lambda s: fun(*args[:i], s, *args[i + 1:]), (args[i],), (lnp.ones_like(args[i]),))[1]
         return lambda out, *args: by_forward(along, count)(*args)
-    return slopes(*[slope(i) for i in range(count)])(fun)
+    return derivatives(*[derivative(i) for i in range(count)])(fun)
 
 
-def no_slope(call: str, argument: str) -> Callable[..., NoReturn]:
-    """The slope of a function in an argument in which it has none."""
+def no_derivative(call: str, argument: str) -> Callable[..., NoReturn]:
+    """The derivative of a function in an argument in which it has none."""
     def refuse(*_: Any) -> NoReturn:
         raise NotImplementedError(f"{call}: no derivative in `{argument}` is defined; hold it with "
                                   "lamina.lax.stop_gradient, or close over it")
@@ -137,7 +140,7 @@ def by_dtype(x: Any, narrow: Any, wide: Any) -> Any:
 
 
 def within(condition: Any, x: Any, otherwise: float) -> Any:
-    """`x` where a formula holds, elsewhere a number that does it no harm: neither value nor slope is spoilt there."""
+    """`x` where a formula holds, elsewhere a number that does it no harm: neither value nor derivative is spoilt there."""
     return lnp.where(condition, x, otherwise)
 
 
@@ -153,7 +156,7 @@ def whole_number(call: str, argument: str, value: Any) -> int:
     return n
 
 
-def told_by_method(cls: C) -> C:
+def named_method_errors(cls: C) -> C:
     """Mark a class, so that errors of its public methods are told in their names: `Rotation.apply`."""
     for name, method in list(vars(cls).items()):
         plain = getattr(method, "__func__", method)

@@ -4,15 +4,15 @@ from __future__ import annotations
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, dtypes
-from lamina_numpy.extend import own_terms, public, to_inexact
+from lamina_numpy.extend import ignore_strict_promotion, public_api, to_inexact
 from lamina_tracing import Array, ArrayLike
 from lamina_tracing.extend import typeof
 
 __all__ = ["vq"]
 
 
-@public("check_finite")
-@own_terms
+@public_api("check_finite")
+@ignore_strict_promotion
 def vq(obs: ArrayLike, code_book: ArrayLike, check_finite: bool = True) -> tuple[Array, Array]:
     """The nearest point of a book to each observation, and how far it is.
 

@@ -14,14 +14,15 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import closure_convert, custom_vjp, vjp
 from lamina_ir import ShapeError, dtypes, trees
-from lamina_numpy.extend import own_terms, to_inexact
+from lamina_numpy.extend import ignore_strict_promotion, to_inexact
 from lamina_numpy.flatten_util import ravel_pytree
 from lamina_tracing import ArrayLike, eval_shape, lax
 from lamina_tracing.extend import rename_errors, typeof
 
 __all__ = ["odeint"]
 
-# Dormand and Prince, "A family of embedded Runge-Kutta formulae" (1980), RK5(4)7M: places, weights of the slopes before, the
+# Dormand and Prince, "A family of embedded Runge-Kutta formulae" (1980), RK5(4)7M: places, weights of the derivatives
+# before, the
 # difference of both results; and the dense output of Hairer, Norsett and Wanner, "Solving Ordinary Differential Equations I"
 # (1993), II.6.
 _PLACES = np.array([1 / 5, 3 / 10, 4 / 5, 8 / 9, 1, 1])
@@ -39,7 +40,7 @@ def odeint(func: Callable[..., Any], y0: Any, t: ArrayLike, *args: Any, rtol: fl
     """The solution of `dy/dt = func(y, t, *args)` at given times.
 
     Args:
-      func: takes the state, the time and `args`; gives the slope, a tree like the state.
+      func: takes the state, the time and `args`; gives the derivative, a tree like the state.
       y0: the state at `t[0]`, a tree of float or complex arrays.
       t: real array `[n]`: ascending, or descending, n at least 1.
       *args: trees of arrays that `func` takes; what it closes over may be differentiated in, too.
@@ -71,11 +72,11 @@ def odeint(func: Callable[..., Any], y0: Any, t: ArrayLike, *args: Any, rtol: fl
     if dtypes.is_complex(typeof(t).dtype):
         raise TypeError(f"odeint: t holds real numbers; got {typeof(t).str_long()}")
     args = trees.tree_map(lnp.asarray, args)
-    slope = eval_shape(func, y0, t[0], *args)
-    if trees.tree_structure(slope) != trees.tree_structure(y0) or any(
-            a.shape != typeof(b).shape for a, b in zip(trees.tree_leaves(slope), trees.tree_leaves(y0))):
+    derivative = eval_shape(func, y0, t[0], *args)
+    if trees.tree_structure(derivative) != trees.tree_structure(y0) or any(
+            a.shape != typeof(b).shape for a, b in zip(trees.tree_leaves(derivative), trees.tree_leaves(y0))):
         raise ShapeError("odeint: func gives a tree like y0; got shapes "
-                         f"{trees.tree_map(lambda a: tuple(a.shape), slope)}, expected "
+                         f"{trees.tree_map(lambda a: tuple(a.shape), derivative)}, expected "
                          f"{trees.tree_map(lambda b: tuple(typeof(b).shape), y0)}")
     flat, whole = ravel_pytree(y0)
     d = typeof(flat).dtype
@@ -108,9 +109,9 @@ def _size(x: Any) -> Any:
     return lnp.sqrt(lnp.sum(lnp.square(lnp.abs(x))) / n)
 
 
-@own_terms
+@ignore_strict_promotion
 def _solve(f: Any, plan: Any, y0: Any, t: Any) -> Any:
-    """States `[n, size]` at the times, `f(y, t)` being the slope; times ascend or descend."""
+    """States `[n, size]` at the times, `f(y, t)` being the derivative; times ascend or descend."""
     rtol, atol, most, longest = plan
     real = np.finfo(typeof(y0).dtype).dtype
     eps = np.finfo(real).eps
@@ -121,28 +122,28 @@ def _solve(f: Any, plan: Any, y0: Any, t: Any) -> Any:
         return f(y, s * way) * way.astype(real)
 
     times = t * way
-    slope = g(y0, times[0])
-    h = _first_step(g, y0, times[0], slope, rtol, atol, longest)
+    derivative = g(y0, times[0])
+    h = _first_step(g, y0, times[0], derivative, rtol, atol, longest)
 
     def one_step(state: Any) -> Any:
         y, k0, s, h, before, _, steps = state
-        slopes = [k0]
+        derivatives = [k0]
         for place, weights in zip(_PLACES, _WEIGHTS):
-            moved = sum(w * k for w, k in zip(weights, slopes) if w) * h.astype(real)
-            slopes.append(g(y + moved, s + place.astype(s.dtype) * h))
+            moved = sum(w * k for w, k in zip(weights, derivatives) if w) * h.astype(real)
+            derivatives.append(g(y + moved, s + place.astype(s.dtype) * h))
         new = y + moved  # the last row of weights is the result's own
         step = h.astype(real)
-        error = sum(e * k for e, k in zip(_ERROR, slopes) if e) * step
+        error = sum(e * k for e, k in zip(_ERROR, derivatives) if e) * step
         ratio = _size(error / (atol + rtol * lnp.maximum(lnp.abs(y), lnp.abs(new))))
         good = ratio <= 1  # NaN is not
         change = lnp.where(lnp.isfinite(ratio), 0.9 * lnp.maximum(ratio, 1e-10) ** -0.2, 0.1)
         change = lnp.clip(change, 0.2, lnp.where(good, 10.0, 1.0))
         difference = new - y
-        third = step * slopes[0] - difference
-        curve = (difference, third, difference - step * slopes[-1] - third,
-                 step * sum(w * k for w, k in zip(_DENSE, slopes) if w))
+        third = step * derivatives[0] - difference
+        curve = (difference, third, difference - step * derivatives[-1] - third,
+                 step * sum(w * k for w, k in zip(_DENSE, derivatives) if w))
         piece = (y, curve, s, h)
-        kept = trees.tree_map(lambda a, b: lnp.where(good, a, b), (new, slopes[-1], s + h, piece), (y, k0, s, before))
+        kept = trees.tree_map(lambda a, b: lnp.where(good, a, b), (new, derivatives[-1], s + h, piece), (y, k0, s, before))
         h = lnp.minimum(h * change.astype(h.dtype), longest).astype(h.dtype)
         short = s + h <= s
         return (kept[0], kept[1], kept[2], h, kept[3], short, steps + 1)
@@ -163,16 +164,16 @@ def _solve(f: Any, plan: Any, y0: Any, t: Any) -> Any:
 
     zero = lnp.zeros_like(y0)
     still = (y0, (zero, zero, zero, zero), times[0], lnp.zeros_like(times[0]))
-    _, out = lax.scan(to_next, (y0, slope, times[0], h, still, lnp.asarray(False)), times[1:])
+    _, out = lax.scan(to_next, (y0, derivative, times[0], h, still, lnp.asarray(False)), times[1:])
     return lnp.concatenate([y0[None], out])
 
 
-def _first_step(g: Any, y: Any, s: Any, slope: Any, rtol: float, atol: float, longest: float) -> Any:
+def _first_step(g: Any, y: Any, s: Any, derivative: Any, rtol: float, atol: float, longest: float) -> Any:
     """Hairer, Norsett and Wanner, II.4: as long as the second derivative allows."""
     scale = atol + rtol * lnp.abs(y)
-    d0, d1 = _size(y / scale), _size(slope / scale)
+    d0, d1 = _size(y / scale), _size(derivative / scale)
     rough = lnp.where((d0 < 1e-5) | (d1 < 1e-5), 1e-6, 0.01 * d0 / lnp.where(d1 == 0, 1, d1))
-    d2 = _size((g(y + rough.astype(typeof(y).dtype) * slope, s + rough.astype(s.dtype)) - slope) / scale) / rough
+    d2 = _size((g(y + rough.astype(typeof(y).dtype) * derivative, s + rough.astype(s.dtype)) - derivative) / scale) / rough
     top = lnp.maximum(d1, d2)
     fine = lnp.where(top <= 1e-15, lnp.maximum(1e-6, rough * 1e-3), (0.01 / lnp.where(top == 0, 1, top)) ** 0.2)
     h = lnp.minimum(lnp.minimum(100 * rough, fine), longest).astype(s.dtype)
@@ -210,9 +211,9 @@ def _odeint_back(f: Any, plan: Any, kept: Any, ct: Any) -> Any:
 
     def adjoint(state: Any, s: Any) -> Any:
         y, a = _of(state[:n], own), _of(state[n:2 * n], own)
-        slope, back = vjp(lambda y, flat: field(y, s, flat), y, flat)
+        derivative, back = vjp(lambda y, flat: field(y, s, flat), y, flat)
         by_y, by_flat = back(a)
-        return lnp.concatenate([lnp.astype(x, d) for x in (slope, -by_y, -by_flat)])
+        return lnp.concatenate([lnp.astype(x, d) for x in (derivative, -by_y, -by_flat)])
 
     def one_back(carry: Any, at: Any) -> Any:
         (a, total), (y, given, here, before) = carry, at

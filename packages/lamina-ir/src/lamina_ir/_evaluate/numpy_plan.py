@@ -2,7 +2,7 @@
 
 A `NumpyPlan` is memoized with its program and holds no values except literals. A step looks up `Primitive.numpy` when
 it runs, so a later `def_impl` takes effect. The implementations in `prims` may prepare work per equation
-(prims/_numpy_calls.py).
+(prims/_numpy/ufunc_plans.py).
 """
 from __future__ import annotations
 

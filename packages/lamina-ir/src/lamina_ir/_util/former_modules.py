@@ -19,6 +19,7 @@ __all__ = ["install_finder"]
 _FORMER = {
     "lamina_export.families": {"Family": "lamina_export.shape_polymorphism:Family"},
     "lamina_export.scopes": {"SymbolicScope": "lamina_export.symbolic_scope:SymbolicScope"},
+    "lamina_ir.primitive": {"by_name": "lamina_ir._core.primitive:get_primitive"},
     "lamina_ir._pickling": {"_load": "lamina_ir._serialize.pickle_support:_load",
                             "_load_open": "lamina_ir._serialize.pickle_support:_load_jaxpr"},
     "lamina_ir._tree_registry": {"Partial": "lamina_ir.trees:Partial"},

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from lamina_ir import dtypes, evaluate_primitive, prims
-from lamina_ir.testing.plain import check_against_reference, highest, lowest, samples_in
+from lamina_ir.testing.reference import check_against_reference, highest, lowest, samples_in
 
 
 def indexed(d: Any, indices: Any, rank: int, batching: Any, index_batching: Any, starts: Any) -> Any:

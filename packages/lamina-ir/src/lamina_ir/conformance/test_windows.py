@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from lamina_ir import evaluate_primitive, prims
-from lamina_ir.testing.plain import check_against_reference, highest, lowest, samples_in
+from lamina_ir.testing.reference import check_against_reference, highest, lowest, samples_in
 from lamina_ir.testing.samples import samples_of
 
 

@@ -1,6 +1,7 @@
 """What makes a contract worth keeping: the stock keeps it, and an implementation that changes one meaning does not.
 
-Each room's `test_contract.py` is a class made of this one, with its files; so may that of a layer from outside.
+The `tests/test_conformance.py` of each package derives a class from this one and lists its files; other distributions
+may do so too.
 """
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from lamina_ir.testing.contracts import folder_of, run_with_implementation
+from lamina_ir.testing.conformance import folder_of, run_with_implementation
 
 __all__ = ["ContractTrials"]
 

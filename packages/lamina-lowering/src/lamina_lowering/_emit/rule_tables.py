@@ -42,7 +42,7 @@ def platform_rules(platform: str) -> PlatformTable:
     >>> from lamina_lowering import lower
     >>> program = parse("{ lambda ; a:f32[3]. let b:f32[3] = tanh a in (b,) }")
     >>> from lamina_lowering.extend import lower_to_op
-    >>> with platform_rules("tpu").override(prims.tanh_p, direct("stablehlo.sine")):
+    >>> with platform_rules("tpu").override(prims.tanh_p, lower_to_op("stablehlo.sine")):
     ...     ["stablehlo.sine" in lower(program, platform=name).as_text() for name in ("cpu", "tpu")]
     [False, True]
     """

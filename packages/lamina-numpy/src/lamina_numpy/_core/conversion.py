@@ -11,7 +11,7 @@ from lamina_tracing import Array, ArrayLike, DTypeLike, lax, hooks
 from lamina_tracing.extend import EVALUATION, Tracer, trace_state, resolve_requested_dtype, typeof
 
 from .promotion import aval, cast, is_array, promote_all
-from .public_api import core, public
+from .public_api import jitted_core, public_api
 from .axes import joined, reshaped, with_axes
 
 __all__ = ["array", "asarray", "astype", "copy", "from_dlpack", "frombuffer", "fromfile", "fromiter",
@@ -208,7 +208,7 @@ def array(object: Any, dtype: DTypeLike | None = None, copy: bool = True, order:
     return out
 
 
-@core("dtype", name="astype")
+@jitted_core("dtype", name="astype")
 def _astype(x: Any, dtype: np.dtype) -> Any:
     return cast(x, dtype)
 
@@ -243,7 +243,7 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Any
     return out if device is None else to_device(out, device)
 
 
-@public("order")
+@public_api("order")
 def copy(a: ArrayLike, order: str | None = None) -> Array:
     """A new array with the same elements, in memory of its own.
 

@@ -15,7 +15,7 @@ from lamina_tracing import Array, lax
 from lamina_tracing.extend import bind, EVALUATION, trace_state, Tracer, typeof, warn_user
 
 __all__ = ["alike", "aval", "broadcast", "broadcast_shapes_of", "cast", "convert", "equation", "fixed", "inexact_dtype",
-           "inexact_pair", "is_array", "is_staging", "literal", "meet", "need_real", "no_out", "own_terms", "pair",
+           "inexact_pair", "is_array", "is_staging", "literal", "need_real", "no_out", "pair", "promote_pair",
            "promote_all", "retyped", "to_inexact", "work_dtype"]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -134,7 +134,7 @@ def to_inexact(call: str, x: Any, weak: Callable[[np.dtype], bool] | None = None
     return x if d == a.dtype else convert(x, d, a.weak_type or weak is not None and weak(a.dtype))
 
 
-def meet(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
+def promote_pair(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
     """Both operands in their common dtype, in one shape unless one has rank 0, and that dtype."""
     a = x.aval if isinstance(x, Tracer) else aval(call, x, 0)
     kind = type(y)
@@ -161,7 +161,7 @@ def meet(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
 
 def pair(call: str, x: Any, y: Any) -> tuple[Any, Any]:
     """Both operands in their common dtype, and in one shape unless one has rank 0."""
-    x, y, _ = meet(call, x, y)
+    x, y, _ = promote_pair(call, x, y)
     return x, y
 
 
@@ -173,7 +173,7 @@ def inexact_pair(call: str, x: Any, y: Any) -> tuple[Any, Any]:
         d, weak = dtypes.promote((a.dtype, a.weak_type), (b.dtype, b.weak_type))
         d = inexact_dtype(d, _x64.value)
         x, y = convert(x, d, weak), convert(y, d, weak)
-    x, y, known = meet(call, x, y)
+    x, y, known = promote_pair(call, x, y)
     if known is _F32:
         return x, y
     d = inexact_dtype(known, config.enable_x64.value)
@@ -232,7 +232,7 @@ def broadcast_shapes_of(call: str, shapes: tuple[tuple[int, ...], ...]) -> tuple
     return shape
 
 
-def own_terms(fun: F) -> F:
+def ignore_strict_promotion(fun: F) -> F:
     """A function of the library whose own steps may promote ranks and dtypes, whatever the user forbids."""
     @wraps(fun)
     def run(*args: Any, **kwargs: Any) -> Any:

@@ -1,9 +1,9 @@
-"""How a plain function becomes public.
+"""Publish plain functions as jitted ones.
 
-Modules here hold plain Python functions that call one another; traced values run them as they are. `public` marks those
-that have a public name, and `publish`, in the `__init__` that shows them, has a jitted twin (or a `face` around it) stand
-under the same name: an eager call is one compiled call. `core` is for what a function that first looks at its arguments on the
-host hands the rest of the work to.
+Modules of this package contain plain Python functions that call one another; on tracers the plain functions run.
+`public_api` marks functions with a public name. `publish`, called by the `__init__` that exports them, replaces each one by
+its jitted version (or by a wrapper, `face`, of it), so that an eager call is one compiled call. `jitted_core` marks the
+compiled part of a function that first inspects its arguments on the host.
 """
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ import numpy as np
 from lamina_tracing import Array, jit, hooks
 from lamina_tracing.extend import EVALUATION, Tracer, rename_errors, trace_state
 
-__all__ = ["PLAIN_NUMBERS", "check_known", "compiled", "core", "hashable", "method", "operator_for", "public", "publish",
-           "published", "settled", "under_second_name"]
+__all__ = ["PLAIN_NUMBERS", "alias", "check_known", "compiled", "hashable", "jitted_core", "method", "named_errors", "operator_for",
+           "public_api", "publish", "published", "settled"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any]
-PLAIN_NUMBERS = frozenset((float, int))  # types that `slots.operators.device_scalar_like` is asked about
-_static: dict[Function, tuple[str, ...]] = {}  # of every function that has a jitted twin
+PLAIN_NUMBERS = frozenset((float, int))  # argument types passed to `hooks.operators.device_scalar_like`
+_static: dict[Function, tuple[str, ...]] = {}  # static arguments of each function with a jitted version
 _twins: dict[Function, Any] = {}
-_faces: dict[Function, Function | None] = {}  # of every public one; None where it has none of its own
+_faces: dict[Function, Function | None] = {}  # wrapper of each public function; None if it has none
 _shown: dict[Function, Any] = {}
 _face_makers: dict[Function, Callable[[Function], Function]] = {}
-_second: dict[tuple[Function, str], Function] = {}  # functions under the second name that they have
+_second: dict[tuple[Function, str], Function] = {}  # copies of functions under an alias
 
 
-def public(*static: str, face: Callable[[Function], Function] | None = None, name: str = "",
-           doc: str = "") -> Callable[[F], F]:
+def public_api(*static: str, face: Callable[[Function], Function] | None = None, name: str = "",
+               doc: str = "") -> Callable[[F], F]:
     """Mark a function for publishing.
 
     Args:
       static: names of its arguments that are not arrays.
-      face: makes, of the plain function, what is shown instead of the jitted twin (which `compiled` gives it). Without one,
-        static arguments may be lists or arrays: they become tuples and numbers on the way in.
-      name, doc: for functions made by a table, which have none of their own.
+      face: takes the plain function and returns the wrapper that is exported instead of the jitted function (which
+        `compiled` returns). If it is None, static arguments may be lists or arrays; they are converted to tuples and numbers.
+      name, doc: for functions that are generated from a table and have no name and docstring.
     """
     def mark(fun: F) -> F:
         if name:
@@ -56,22 +56,23 @@ def public(*static: str, face: Callable[[Function], Function] | None = None, nam
     return mark
 
 
-def under_second_name(fun: Function, name: str) -> Function:
-    """A marked function once more, for the other name that it is known by: its errors are told in that one."""
+def alias(fun: Function, name: str) -> Function:
+    """Return a copy of a marked function under another public name. Its error messages start with that name."""
     made = _second.get((fun, name))
     if made is None:
         made = FunctionType(fun.__code__, fun.__globals__, name, fun.__defaults__, fun.__closure__)
         vars(made).update(vars(fun))
         made.__kwdefaults__, made.__doc__, made.__annotations__ = fun.__kwdefaults__, fun.__doc__, fun.__annotations__
         made.__module__ = fun.__module__
-        made = _second.setdefault((fun, name), public(*_static[fun], face=_face_makers.get(fun), name=name,
-                                                      doc=fun.__doc__ or "")(made))
+        made = _second.setdefault((fun, name), public_api(*_static[fun], face=_face_makers.get(fun), name=name,
+                                                          doc=fun.__doc__ or "")(made))
     return made
 
 
-def core(*static: str, name: str = "") -> Callable[[F], F]:
-    """Mark the part of a public function that is compiled: called on arrays its jitted twin runs, on traced values the
-    function itself. It is given arrays by position, bears the public function's `name`, and `static` is as in `public`."""
+def jitted_core(*static: str, name: str = "") -> Callable[[F], F]:
+    """Mark the compiled part of a public function: on arrays its jitted version runs, on tracers the function itself.
+
+    Arrays are passed by position. `name` is that of the public function; `static` is as in `public_api`."""
     def mark(fun: F) -> F:
         fun.__name__ = fun.__qualname__ = name or fun.__name__.lstrip("_")
         _static[fun] = static
@@ -89,19 +90,19 @@ def core(*static: str, name: str = "") -> Callable[[F], F]:
 
 
 def compiled(fun: Function) -> Any:
-    """The jitted twin of a marked function: one per function, `inline` so that traces see the equations only."""
+    """Return the jitted version of a marked function, one per function. It is inlined, so that a trace has its equations."""
     twin = _twins.get(fun)
     if twin is None:
         static = _static[fun]
-        told = rename_errors(fun)  # what is traced: a call that is compiled already pays nothing for it
-        made: Any = jit(told, static_argnames=static, inline=True) if static else jit(told, inline=True)
+        named = rename_errors(fun)  # only traced: a call that is already compiled does not run the wrapper
+        made: Any = jit(named, static_argnames=static, inline=True) if static else jit(named, inline=True)
         made.__wrapped__, twin = fun, made
-        twin = _twins.setdefault(fun, twin)  # another thread may have come first
+        twin = _twins.setdefault(fun, twin)  # another thread may have added it first
     return twin
 
 
 def published(fun: Function) -> Any:
-    """What stands under the public name of a function marked `public`."""
+    """Return the exported version of a function marked with `public_api`."""
     shown = _shown.get(fun)
     if shown is None:
         shown = _faces[fun] or (functools.wraps(fun)(_taking_lists(fun)) if _static[fun] else compiled(fun))
@@ -110,7 +111,7 @@ def published(fun: Function) -> Any:
 
 
 def method(fun: Function) -> Any:
-    """What a marked function is as a method of arrays: its jitted twin, which takes lists where the function does."""
+    """Return a marked function as a method of arrays: its jitted version, which accepts lists if the function does."""
     if not _static[fun]:
         return compiled(fun)
     shown = _taking_lists(fun)
@@ -119,18 +120,20 @@ def method(fun: Function) -> Any:
 
 
 def operator_for(fun: Function) -> Any:
-    """What a marked function is as an operator, which gives it operands only."""
+    """Return a marked function as an operator, whose arguments are operands only."""
     return _faces[fun] or compiled(fun)
 
 
 def publish(names: dict[str, Any], later: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Show, in a module with these globals, public functions as `published` gives them. Each is made when it is first asked
-    for, by the module's `__getattr__`: a program needs a few of them, and all take a third of the time of an import.
+    """Export the marked functions of a module as `published` returns them.
+
+    The module's `__getattr__` creates each one on first access: a program uses few of them, and creating all of them takes a
+    third of the import time.
 
     Args:
       names: the module's globals.
-      later: module inside of it -> names, with spaces between, that are in it and are shown here; it is loaded when one of
-        them is asked for. "": it is shown itself.
+      later: submodule -> names, separated by spaces, that are exported from it; it is imported on first access to one of
+        them. An empty text exports the submodule itself.
     """
     waiting = {}
     for name, value in list(names.items()):
@@ -139,25 +142,25 @@ def publish(names: dict[str, Any], later: Mapping[str, str] = MappingProxyType({
                 waiting[name] = names.pop(name)
             else:
                 _at_home(value)
-                names[name] = told_by_name(value)
+                names[name] = named_errors(value)
     homes = {name: module for module, listed in later.items() for name in listed.split() or (module,)}
 
     def __getattr__(name: str) -> Any:
         value = waiting.get(name)
         if name in homes:
-            # the families that few programs use are loaded when asked for
+            # submodules that few programs use are imported on first access
             value = import_module(f"{names['__package__']}.{homes[name]}")
             value = value if name == homes[name] else getattr(value, name)
         elif value is None:
             raise AttributeError(f"module {names['__name__'].removesuffix('._default')!r} has no attribute {name!r}")
         if isinstance(value, FunctionType):
             if value in _faces:
-                value = published(value if value.__name__ == name else under_second_name(value, name))
+                value = published(value if value.__name__ == name else alias(value, name))
                 if "ufunc" in homes:
                     _dress(value, __getattr__)
             else:
                 _at_home(value)
-                value = told_by_name(value)
+                value = named_errors(value)
         names[name] = value
         return value
 
@@ -165,8 +168,8 @@ def publish(names: dict[str, Any], later: Mapping[str, str] = MappingProxyType({
     names["__dir__"] = lambda: sorted({*names, *waiting, *homes})
 
 
-def told_by_name(fun: Function) -> Any:
-    """A public function that was not marked, in whose name errors are told; one per function."""
+def named_errors(fun: Function) -> Any:
+    """Return an unmarked public function whose error messages start with its name; one per function."""
     if fun.__module__.partition(".")[0] not in ("lamina_numpy", "lamina_nn", "lamina_scipy"):
         return fun
     shown = _shown.get(fun)
@@ -180,8 +183,8 @@ _METHODS = ("accumulate", "at", "outer", "reduce", "reduceat")
 
 
 def _dress(shown: Any, fetch: Callable[[str], Any]) -> None:
-    """Give a public function what NumPy's elementwise function of its name has: numbers of arguments, and methods. They are
-    those of `ufunc`, which is loaded by `fetch` when one is called."""
+    """Add the argument counts and methods of NumPy's ufunc of the same name to a public function. The methods are those of
+    `ufunc`, which `fetch` imports when one is called."""
     known = getattr(np, shown.__name__, None)
     if isinstance(known, np.ufunc) and known.signature is None and "reduceat" not in shown.__dict__:
         shown.nin, shown.nout, shown.nargs, shown.identity = known.nin, known.nout, known.nargs, known.identity
@@ -196,14 +199,14 @@ def _late(fetch: Callable[[str], Any], method: str, shown: Any, *args: Any, **kw
 
 
 def _at_home(fun: Any) -> None:
-    """`__module__` as people import it: `lamina_numpy._shape.layout` is `lamina_numpy`."""
+    """Set `__module__` to the public module: `lamina_numpy` instead of `lamina_numpy._shape.layout`."""
     path = fun.__module__.split(".")
     fun.__module__ = ".".join(path[:next((i for i, part in enumerate(path) if part.startswith("_")), len(path))])
 
 
 def _taking_lists(fun: Function) -> Function:
-    """The face of functions whose static arguments may be lists and arrays."""
-    told = rename_errors(fun)
+    """Return the wrapper of a function whose static arguments may be lists and arrays."""
+    named = rename_errors(fun)
     code = unwrap(fun).__code__
     arrays = next((i for i, name in enumerate(code.co_varnames[:code.co_argcount]) if name in _static[fun]), code.co_argcount)
 
@@ -212,11 +215,11 @@ def _taking_lists(fun: Function) -> Function:
             if arrays > 1:
                 for x in args[1:arrays]:
                     if type(x) in PLAIN_NUMBERS:
-                        args = _with_ready(args, arrays)
+                        args = _with_device_scalars(args, arrays)
                         break
             try:
                 return (_twins.get(fun) or compiled(fun))(*args, **kwargs)
-            except ValueError:  # is it for a list that was to be hashed?
+            except ValueError:  # possibly because a list is not hashable
                 given = *args, *kwargs.values()
                 args, kwargs = settled(fun, args, kwargs)
                 if all(map(operator.is_, given, (*args, *kwargs.values()))):
@@ -224,18 +227,18 @@ def _taking_lists(fun: Function) -> Function:
                     raise
             return compiled(fun)(*args, **kwargs)
         args, kwargs = settled(fun, args, kwargs)
-        return told(*args, **kwargs)  # a program is being written, which needs no compiled call
+        return named(*args, **kwargs)  # while tracing, no compiled call is needed
     return call
 
 
-def _with_ready(args: tuple[Any, ...], arrays: int) -> tuple[Any, ...]:
-    """Arguments, of which so many are arrays, with what lies ready for plain numbers beside the first."""
-    first, beside = args[0], hooks.operators.device_scalar_like
-    return first, *[beside(first, x) if type(x) in PLAIN_NUMBERS else x for x in args[1:arrays]], *args[arrays:]
+def _with_device_scalars(args: tuple[Any, ...], arrays: int) -> tuple[Any, ...]:
+    """Replace Python numbers among the first `arrays` arguments by cached scalars on the device of the first argument."""
+    first, device_scalar = args[0], hooks.operators.device_scalar_like
+    return first, *[device_scalar(first, x) if type(x) in PLAIN_NUMBERS else x for x in args[1:arrays]], *args[arrays:]
 
 
 def settled(fun: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments of a marked function with those that are static made hashable."""
+    """Return the arguments of a marked function, with hashable static arguments."""
     static = _static[fun]
     places = unwrap(fun).__code__.co_varnames
     args = tuple([_settled(fun, places[i], x) if type(x) not in _HASHABLE and places[i] in static else x
@@ -253,7 +256,7 @@ def _settled(fun: Function, name: str, x: Any) -> Any:
 
 
 def check_known(fun: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Refuse a static argument of a marked function that is not hashable, by its name."""
+    """Raise TypeError, with the argument's name, if a static argument of a marked function is not hashable."""
     static, places = _static[fun], unwrap(fun).__code__.co_varnames
     for name, x in (*zip(places, args), *kwargs.items()):
         try:
@@ -267,15 +270,15 @@ def _unknown(fun: Function, name: str, x: Any) -> TypeError:
                      f"{type(x).__name__}: {x!r:.60}")
 
 
-_DTYPES = frozenset(("dtype", "preferred_element_type"))  # an array stands for its dtype there
+_DTYPES = frozenset(("dtype", "preferred_element_type"))  # an array is accepted for its dtype
 
 
-_HASHABLE = frozenset((int, bool, type(None), str, np.dtype))  # passed over: most static arguments are
+_HASHABLE = frozenset((int, bool, type(None), str, np.dtype))  # checked first, because most static arguments have these types
 
 
 def hashable(x: Any) -> Any:
-    """Lists, ranges and nested lists as tuples, arrays as tuples and numbers, so that they can be static arguments. Kinds of
-    tuple (axes along names, shapes with names) stay what they are."""
+    """Convert (nested) lists and ranges to tuples, and arrays to tuples or numbers, so that they can be static arguments.
+    Subclasses of tuple (axes with names, shapes with names) are unchanged."""
     if type(x) in (list, tuple, range):
         return tuple([hashable(e) for e in x])
     if isinstance(x, (np.ndarray, Array)) and not isinstance(x, Tracer):

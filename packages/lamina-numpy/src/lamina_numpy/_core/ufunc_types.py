@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from lamina_tracing import Array, ArrayLike
 
-from .public_api import public
+from .public_api import public_api
 
 
 class Unary(Protocol):
@@ -24,9 +24,9 @@ class Binary(Protocol):
 
 def unary(name: str, doc: str, op: Any) -> Unary:
     """A function of one array that a table makes, marked for publishing."""
-    return public(name=name, doc=doc)(op)
+    return public_api(name=name, doc=doc)(op)
 
 
 def binary(name: str, doc: str, op: Any) -> Binary:
     """The same of two."""
-    return public(name=name, doc=doc)(op)
+    return public_api(name=name, doc=doc)(op)

@@ -10,7 +10,7 @@ from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import check_axis, rename_errors, check_no_axis_name, typeof, resolve_requested_dtype
 
 from .._core.promotion import alike, aval, broadcast, cast, fixed, literal, pair, work_dtype
-from .._core.public_api import check_known, compiled, public, settled
+from .._core.public_api import check_known, compiled, public_api, settled
 from .._core.axes import with_axes
 from .._core.select import choose_by
 from .._core.conversion import asarray, to_device
@@ -45,7 +45,7 @@ def _on_device(plain: Any) -> Any:
     return call
 
 
-@public("num", "endpoint", "retstep", "dtype", "axis", face=_on_device)
+@public_api("num", "endpoint", "retstep", "dtype", "axis", face=_on_device)
 def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, retstep: bool = False,
              dtype: DTypeLike | None = None, axis: int = 0, *, device: Any = None) -> Any:
     """Numbers with equal distances from one bound to the other.
@@ -108,7 +108,7 @@ def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
     return (out, cast(step, final) if dtypes.is_inexact(final) else step) if retstep else out
 
 
-@public("num", "endpoint", "dtype", "axis")
+@public_api("num", "endpoint", "dtype", "axis")
 def logspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, base: ArrayLike = 10.0,
              dtype: DTypeLike | None = None, axis: int = 0) -> Array:
     """Powers of a base, whose exponents have equal distances.
@@ -141,7 +141,7 @@ def logspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
     return cast(power(cast(base, d), linspace(start, stop, num, endpoint, False, d, axis)), final)
 
 
-@public("num", "endpoint", "dtype", "axis")
+@public_api("num", "endpoint", "dtype", "axis")
 def geomspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None,
               axis: int = 0) -> Array:
     """Numbers with equal ratios from one bound to the other.

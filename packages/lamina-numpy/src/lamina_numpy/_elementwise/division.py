@@ -9,7 +9,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._core.promotion import convert, literal, pair
-from .._core.public_api import public
+from .._core.public_api import public_api
 from .._core.select import choose_by
 
 __all__ = ["divmod", "floor_divide", "fmod", "mod", "remainder"]
@@ -46,7 +46,7 @@ def _zero_by_zero(r: Any, y: Any, d: np.dtype) -> Any:
     return choose_by(_nonzero(y, d), r, literal(0, d))
 
 
-@public()
+@public_api()
 def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Quotient rounded down, to a whole number.
 
@@ -85,7 +85,7 @@ def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
     return lax.round(q, lax.RoundingMethod.TO_NEAREST_EVEN)
 
 
-@public()
+@public_api()
 def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Remainder with the sign of the divisor, as Python's `%`.
 
@@ -114,7 +114,7 @@ def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
 mod = remainder
 
 
-@public()
+@public_api()
 def fmod(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Remainder with the sign of the dividend, as C's `fmod`.
 
@@ -138,7 +138,7 @@ def fmod(x: ArrayLike, y: ArrayLike, /) -> Array:
     return _zero_by_zero(lax.rem(x, y), y, d)
 
 
-@public()
+@public_api()
 def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Array, Array]:
     """Quotient rounded down, and the remainder that goes with it.
 

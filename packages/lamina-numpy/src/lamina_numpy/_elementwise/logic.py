@@ -8,8 +8,8 @@ from lamina_ir import DTypeError, dtypes, prims
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._core.promotion import aval, cast, equation, literal, meet, no_out, pair, promote_all
-from .._core.public_api import public
+from .._core.promotion import aval, cast, equation, literal, promote_pair, no_out, pair, promote_all
+from .._core.public_api import public_api
 from .._core.ufunc_types import Binary, Unary, binary, unary
 from .._core.select import truth
 from .._core.conversion import asarray
@@ -36,7 +36,7 @@ def _equality(name: str, prim: Any, says: str, example: str) -> Binary:
 
 def _order(name: str, prim: Any, says: str, example: str) -> Binary:
     def op(x: ArrayLike, y: ArrayLike, /) -> Array:
-        x, y, d = meet(name, x, y)
+        x, y, d = promote_pair(name, x, y)
         if d.kind == "c":  # by real part, then imaginary part, as NumPy
             rx, ry = lax.real(x), lax.real(y)
             tie = equation(prim, lax.imag(x), lax.imag(y))
@@ -81,7 +81,7 @@ logical_xor = _logical("logical_xor", lax.bitwise_xor, "Whether exactly one is t
                        "Array([False,  True,  True, False], dtype=bool)")
 
 
-@public()
+@public_api()
 def logical_not(x: ArrayLike, /) -> Array:
     """Whether each element is zero.
 
@@ -128,7 +128,7 @@ bitwise_xor = _bitwise("bitwise_xor", lax.bitwise_xor, "Bits set in exactly one;
                        ">>> bitwise_xor(np.array([0b0011]), 0b0101)\nArray([6], dtype=int32)")
 
 
-@public()
+@public_api()
 def invert(x: ArrayLike, /) -> Array:
     """Every bit flipped; `not` of booleans.
 
@@ -164,7 +164,7 @@ def _shift_operands(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
     return x, y, d
 
 
-@public()
+@public_api()
 def left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Bits moved `y` places up; zeros move in.
 
@@ -187,7 +187,7 @@ def left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
     return lax.shift_left(x, y)
 
 
-@public()
+@public_api()
 def right_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Bits moved `y` places down; copies of the sign bit move in.
 
@@ -214,7 +214,7 @@ def right_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
 bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
 
 
-@public()
+@public_api()
 def bitwise_count(x: ArrayLike, /) -> Array:
     """Number of bits set in `|x|`.
 
@@ -241,7 +241,7 @@ def _all_false(a: Any) -> Any:
     return lax.broadcast_in_dim(np.False_, a.shape, ())
 
 
-@public()
+@public_api()
 def isnan(x: ArrayLike, /) -> Array:
     """Whether each element is not a number.
 
@@ -261,7 +261,7 @@ def isnan(x: ArrayLike, /) -> Array:
     return lax.ne(x, x)
 
 
-@public()
+@public_api()
 def isfinite(x: ArrayLike, /) -> Array:
     """Whether each element is neither infinite nor NaN.
 
@@ -285,7 +285,7 @@ def isfinite(x: ArrayLike, /) -> Array:
     return lax.broadcast_in_dim(np.True_, a.shape, ())
 
 
-@public()
+@public_api()
 def isinf(x: ArrayLike, /) -> Array:
     """Whether each element is infinite, of either sign.
 
@@ -329,7 +329,7 @@ isneginf = _is_inf("isneginf", -np.inf, "Whether each element is minus infinity.
                    ">>> isneginf(np.array([1., np.inf, -np.inf]))\nArray([False, False,  True], dtype=bool)")
 
 
-@public()
+@public_api()
 def iscomplex(x: ArrayLike) -> Array:
     """Whether each element has an imaginary part other than zero.
 
@@ -349,7 +349,7 @@ def iscomplex(x: ArrayLike) -> Array:
     return lax.ne(y, literal(0, typeof(y).dtype))
 
 
-@public()
+@public_api()
 def isreal(x: ArrayLike) -> Array:
     """Whether the imaginary part of each element is zero.
 
@@ -427,7 +427,7 @@ def isscalar(element: ArrayLike) -> bool:
     return getattr(element, "shape", None) == () and hasattr(element, "dtype")
 
 
-@public("equal_nan")
+@public_api("equal_nan")
 def isclose(a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08,
             equal_nan: bool = False) -> Array:
     """Whether `|a - b| <= atol + rtol * |b|`, elementwise.
@@ -484,7 +484,7 @@ def _every(x: Any) -> Any:
     return lax.reduce_and(x, tuple(range(len(typeof(x).shape))))
 
 
-@public("equal_nan")
+@public_api("equal_nan")
 def allclose(a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08,
              equal_nan: bool = False) -> Array:
     """Whether all elements are close, as `isclose` says.
@@ -511,7 +511,7 @@ def _arrays(*xs: Any) -> list[Any]:
     return [asarray(x) if isinstance(x, (list, tuple, range)) else x for x in xs]
 
 
-@public("equal_nan")
+@public_api("equal_nan")
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     """Whether two arrays have the same shape and elements.
 
@@ -540,7 +540,7 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     return _every(same)
 
 
-@public()
+@public_api()
 def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Whether two arrays broadcast to each other and then have the same elements.
 

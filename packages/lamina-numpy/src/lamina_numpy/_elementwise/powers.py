@@ -9,7 +9,7 @@ from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import rename_errors, typeof
 
 from .._core.promotion import alike, aval, cast, convert, inexact_pair, is_staging, literal, pair
-from .._core.public_api import compiled, public
+from .._core.public_api import compiled, public_api
 from .._core.select import choose_by
 
 __all__ = ["float_power", "pow", "power"]
@@ -56,7 +56,7 @@ def _by_exponent(plain: Any) -> Any:
     return call
 
 
-@public(face=_by_exponent)
+@public_api(face=_by_exponent)
 def power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """`x` to the power `y`.
 
@@ -105,7 +105,7 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Array:
 pow = power
 
 
-@public()
+@public_api()
 def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """`x` to the power `y`, in float.
 

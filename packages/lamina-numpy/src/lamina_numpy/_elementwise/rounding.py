@@ -9,7 +9,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import as_int, typeof
 
 from .._core.promotion import aval, convert, literal, need_real, no_out, to_inexact
-from .._core.public_api import public
+from .._core.public_api import public_api
 from .._core.ufunc_types import Unary, unary
 from .._core.select import choose_by
 from ._docstrings import docstring
@@ -47,7 +47,7 @@ ceil = _rounding("ceil", lax.ceil, "Smallest whole number that is not below each
                  ">>> ceil(np.array([1.5, -1.5]))\nArray([ 2., -1.], dtype=float32)")
 
 
-@public()
+@public_api()
 def rint(x: ArrayLike, /) -> Array:
     """Nearest whole number, in float; halves go to even.
 
@@ -72,7 +72,7 @@ def rint(x: ArrayLike, /) -> Array:
     return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
 
 
-@public("decimals", "out")
+@public_api("decimals", "out")
 def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """Nearest number with `decimals` digits after the point; halves go to even.
 
@@ -123,7 +123,7 @@ def _divided(x: Any, by: Any) -> Any:
 around = round_ = round
 
 
-@public()
+@public_api()
 def trunc(x: ArrayLike) -> Array:
     """Whole part of each element: rounded towards zero.
 
@@ -148,7 +148,7 @@ def trunc(x: ArrayLike) -> Array:
     return lax.select(lax.lt(x, literal(0, d)), lax.ceil(x), lax.floor(x))
 
 
-@public("out")
+@public_api("out")
 def fix(x: ArrayLike, out: None = None) -> Array:
     """Whole part of each element, as `trunc`.
 
@@ -172,7 +172,7 @@ def fix(x: ArrayLike, out: None = None) -> Array:
     return trunc(x)
 
 
-@public("out")
+@public_api("out")
 def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     """Fractional and whole part of each element, both with its sign.
 

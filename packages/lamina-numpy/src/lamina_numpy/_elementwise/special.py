@@ -10,7 +10,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import max_and_gap, complex_logaddexp, typeof
 
 from .._core.promotion import aval, cast, inexact_pair, literal, need_real, pair, to_inexact
-from .._core.public_api import public
+from .._core.public_api import public_api
 from .._core.ufunc_types import Binary, binary
 from .._core.select import choose_by
 from ._docstrings import docstring
@@ -23,7 +23,7 @@ _F32, _I32 = np.dtype("float32"), np.dtype("int32")
 _LN2 = float(np.log(2.0))
 
 
-@public()
+@public_api()
 def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`log(exp(x1) + exp(x2))`, without overflow on the way.
 
@@ -50,7 +50,7 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return lax.add(top, lax.log1p(lax.exp(gap)))
 
 
-@public()
+@public_api()
 def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`log2(2**x1 + 2**x2)`, without overflow on the way.
 
@@ -79,7 +79,7 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return lax.add(top, lax.div(lax.log1p(lax.exp2(gap)), literal(_LN2, d)))
 
 
-@public()
+@public_api()
 def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`sqrt(x1**2 + x2**2)`, without overflow on the way.
 
@@ -115,7 +115,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return choose_by(either, inf, choose_by(zero, high, out))
 
 
-@public()
+@public_api()
 def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The size of `x1` with the sign of `x2`, also that of -0.0.
 
@@ -142,7 +142,7 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return choose_by(signbit(y), lax.neg(size), size)
 
 
-@public()
+@public_api()
 def signbit(x: ArrayLike, /) -> Array:
     """Whether the sign bit is set: True for negative numbers, -0.0 among them.
 
@@ -168,7 +168,7 @@ def signbit(x: ArrayLike, /) -> Array:
     return lax.lt(lax.bitcast_convert_type(x, whole), literal(0, whole))
 
 
-@public()
+@public_api()
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """0 where `x1` is below zero, 1 where it is above, `x2` where it is zero.
 
@@ -196,7 +196,7 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return choose_by(lax.ne(x, x), x, out)
 
 
-@public()
+@public_api()
 def sinc(x: ArrayLike, /) -> Array:
     """`sin(pi x) / (pi x)`, and 1 at zero.
 
@@ -226,7 +226,7 @@ def sinc(x: ArrayLike, /) -> Array:
     return choose_by(near, series, lax.div(lax.sin(far), far))
 
 
-@public()
+@public_api()
 def i0(x: ArrayLike) -> Array:
     """Modified Bessel function of the first kind, of order 0.
 
@@ -272,7 +272,7 @@ def _layout(call: str, x: Any) -> tuple[int, int, int, np.dtype]:
     return *_LAYOUT[d], np.dtype(f"int{8 * d.itemsize}")
 
 
-@public()
+@public_api()
 def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 * 2**x2`, exact where the result is a normal number.
 
@@ -315,7 +315,7 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return x
 
 
-@public()
+@public_api()
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """Mantissa and exponent: `x == mantissa * 2**exponent` with `0.5 <= |mantissa| < 1`.
 
@@ -353,7 +353,7 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     return choose_by(plain, x, mantissa), cast(choose_by(plain, literal(0, whole), e), np.dtype("int32"))
 
 
-@public()
+@public_api()
 def spacing(x: ArrayLike, /) -> Array:
     """Distance from `x` to the next float away from zero, with the sign of `x`.
 
@@ -412,7 +412,7 @@ fmin = _ignore_nan("fmin", lax.min, "Smaller of two elements, ignoring NaN.",
                    ">>> fmin(np.array([1., np.nan]), 2.0)\nArray([1., 2.], dtype=float32)")
 
 
-@public("copy")
+@public_api("copy")
 def nan_to_num(x: ArrayLike, copy: bool = True, nan: ArrayLike = 0.0, posinf: ArrayLike | None = None,
                neginf: ArrayLike | None = None) -> Array:
     """Numbers in place of NaN and infinities.
@@ -457,7 +457,7 @@ def _whole_pair(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
     return x, y, d
 
 
-@public()
+@public_api()
 def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Greatest common divisor, not negative.
 
@@ -490,7 +490,7 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     return abs(lax.while_loop(some_left, step, (x, y))[0])  # the lowest integer is its own negative
 
 
-@public()
+@public_api()
 def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Least common multiple, not negative.
 

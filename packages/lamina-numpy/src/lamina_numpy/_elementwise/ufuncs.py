@@ -12,8 +12,8 @@ from lamina_ir import DTypeError, dtypes, prims
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._core.promotion import aval, convert, equation, fixed, inexact_pair, literal, meet, retyped, to_inexact
-from .._core.public_api import public
+from .._core.promotion import aval, convert, equation, fixed, inexact_pair, literal, promote_pair, retyped, to_inexact
+from .._core.public_api import public_api
 from .._core.ufunc_types import Binary, Unary, binary, unary
 from ._docstrings import PAIR, PAIR_RAISES, docstring
 
@@ -60,7 +60,7 @@ def _float_unary(name: str, prim: Any, says: str, derivative: str, example: str,
 
 def _binary(name: str, prim: Any, says: str, example: str) -> Binary:
     def op(x: ArrayLike, y: ArrayLike, /) -> Array:
-        x, y, _ = meet(name, x, y)
+        x, y, _ = promote_pair(name, x, y)
         return equation(prim, x, y)
     doc = docstring(says, PAIR, _MET + " Complex numbers are ordered by real,\n  then by imaginary part.", PAIR_RAISES,
                     f"meaning of `numpy.{name}`.", example,
@@ -73,7 +73,7 @@ def _arith(name: str, prim: Any, on_bool: Any, says: str, derivative: str, examp
     bool_ = dtypes.BOOL
 
     def op(x: ArrayLike, y: ArrayLike, /) -> Array:
-        x, y, d = meet(name, x, y)
+        x, y, d = promote_pair(name, x, y)
         if d is bool_:
             if on_bool is None:
                 raise DTypeError(f"{name}: not defined on booleans; use logical_xor or convert with astype(int)")
@@ -170,7 +170,7 @@ nextafter = _float_binary("nextafter", prims.nextafter_p, "Next float after `x` 
                           refuses="complex numbers")
 
 
-@public()
+@public_api()
 def arctan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Angle of the point whose coordinates are `x2` (across) and `x1` (up).
 
@@ -197,7 +197,7 @@ def arctan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 atan2 = arctan2
 
 
-@public()
+@public_api()
 def positive(x: ArrayLike, /) -> Array:
     """`+x`: the same numbers, as an array.
 
@@ -217,10 +217,10 @@ def positive(x: ArrayLike, /) -> Array:
     a = aval("positive", x)
     if type(x) in (bool, int, float, complex):
         return retyped(x, a.dtype, a.weak_type)
-    return x  # type: ignore[return-value]  # an array, as `public` gives it
+    return x  # type: ignore[return-value]  # an array, as `public_api` gives it
 
 
-@public()
+@public_api()
 def abs(x: ArrayLike, /) -> Array:
     """Distance of each element from zero.
 
@@ -249,7 +249,7 @@ def abs(x: ArrayLike, /) -> Array:
 absolute = abs
 
 
-@public()
+@public_api()
 def fabs(x: ArrayLike, /) -> Array:
     """Distance of each element from zero, in float.
 
@@ -273,7 +273,7 @@ def fabs(x: ArrayLike, /) -> Array:
     return lax.abs(x)
 
 
-@public()
+@public_api()
 def sign(x: ArrayLike, /) -> Array:
     """-1, 0 or 1 for elements below, at and above zero.
 
@@ -297,7 +297,7 @@ def sign(x: ArrayLike, /) -> Array:
     return lax.sign(x)
 
 
-@public()
+@public_api()
 def square(x: ArrayLike, /) -> Array:
     """Each element times itself.
 
@@ -319,7 +319,7 @@ def square(x: ArrayLike, /) -> Array:
     return lax.integer_pow(x, 2)
 
 
-@public()
+@public_api()
 def reciprocal(x: ArrayLike, /) -> Array:
     """`1 / x`, in float.
 
@@ -341,7 +341,7 @@ def reciprocal(x: ArrayLike, /) -> Array:
     return lax.integer_pow(x, -1)
 
 
-@public()
+@public_api()
 def log2(x: ArrayLike, /) -> Array:
     """Logarithm to base 2.
 
@@ -363,7 +363,7 @@ def log2(x: ArrayLike, /) -> Array:
     return lax.div(y, fixed(_LN2, typeof(y).dtype))
 
 
-@public()
+@public_api()
 def log10(x: ArrayLike, /) -> Array:
     """Logarithm to base 10.
 
@@ -385,7 +385,7 @@ def log10(x: ArrayLike, /) -> Array:
     return lax.div(y, fixed(_LN10, typeof(y).dtype))
 
 
-@public()
+@public_api()
 def conjugate(x: ArrayLike, /) -> Array:
     """Complex conjugate: the imaginary part with the other sign.
 
@@ -408,7 +408,7 @@ def conjugate(x: ArrayLike, /) -> Array:
 conj = conjugate
 
 
-@public()
+@public_api()
 def real(val: ArrayLike, /) -> Array:
     """Real part of each element.
 
@@ -428,7 +428,7 @@ def real(val: ArrayLike, /) -> Array:
     return lax.real(val) if dtypes.is_complex(aval("real", val).dtype) else positive(val)
 
 
-@public()
+@public_api()
 def imag(val: ArrayLike, /) -> Array:
     """Imaginary part of each element.
 
@@ -452,7 +452,7 @@ def imag(val: ArrayLike, /) -> Array:
     return lax.broadcast_in_dim(fixed(0, a.dtype), a.shape, ())
 
 
-@public("deg")
+@public_api("deg")
 def angle(z: ArrayLike, deg: bool = False) -> Array:
     """Angle of each element in the complex plane, from the positive real axis.
 
@@ -479,7 +479,7 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
     return rad2deg(out) if deg else out
 
 
-@public()
+@public_api()
 def deg2rad(x: ArrayLike, /) -> Array:
     """Degrees as radians: `x * pi / 180`.
 
@@ -501,7 +501,7 @@ def deg2rad(x: ArrayLike, /) -> Array:
     return lax.mul(x, literal(np.pi / 180, typeof(x).dtype))
 
 
-@public()
+@public_api()
 def rad2deg(x: ArrayLike, /) -> Array:
     """Radians as degrees: `x * 180 / pi`.
 
@@ -526,7 +526,7 @@ def rad2deg(x: ArrayLike, /) -> Array:
 radians, degrees = deg2rad, rad2deg
 
 
-@public()
+@public_api()
 def clip(arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: ArrayLike | None = None, *,
          a: ArrayLike | None = None, a_min: ArrayLike | None = None, a_max: ArrayLike | None = None) -> Array:
     """Elements below `min` become `min`, those above `max` become `max`.

@@ -9,7 +9,7 @@ from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import as_int, check_no_axis_name, typeof
 
 from .._core.promotion import aval, cast, literal
-from .._core.public_api import public
+from .._core.public_api import public_api
 from .._core.select import choose_by
 from .._core.conversion import asarray, put
 from .._shape.layout import moveaxis, ravel
@@ -38,7 +38,7 @@ def _triangle(call: str, m: Any, k: int, lower: bool) -> Any:
     return choose_by(mask, m, zero) if lower else choose_by(mask, zero, m)
 
 
-@public("k")
+@public_api("k")
 def tril(m: ArrayLike, k: int = 0) -> Array:
     """The elements on and below a diagonal; zeros above.
 
@@ -61,7 +61,7 @@ def tril(m: ArrayLike, k: int = 0) -> Array:
     return _triangle("tril", m, k, True)
 
 
-@public("k")
+@public_api("k")
 def triu(m: ArrayLike, k: int = 0) -> Array:
     """The elements on and above a diagonal; zeros below.
 
@@ -84,7 +84,7 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
     return _triangle("triu", m, k, False)
 
 
-@public("offset", "axis1", "axis2")
+@public_api("offset", "axis1", "axis2")
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The diagonal of two axes, as a new last axis.
 
@@ -126,7 +126,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     return lax.slice(flat, starts, stops, (1,) * len(lead) + (m + 1,))
 
 
-@public("offset", "axis1", "axis2", "dtype", "out")
+@public_api("offset", "axis1", "axis2", "dtype", "out")
 def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None,
           out: None = None) -> Array:
     """The sum of the diagonal of two axes.
@@ -156,7 +156,7 @@ def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: 
     return total(diagonal(a, offset, axis1, axis2), -1, dtype, out)
 
 
-@public("k")
+@public_api("k")
 def diag(v: ArrayLike, k: int = 0) -> Array:
     """The diagonal of a matrix, or the matrix with this diagonal.
 
@@ -195,7 +195,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
     return choose_by(lax.eq(row, column), rows, zero)
 
 
-@public("k")
+@public_api("k")
 def diagflat(v: ArrayLike, k: int = 0) -> Array:
     """The matrix with all elements of an array on a diagonal.
 

@@ -10,7 +10,7 @@ from lamina_tracing import Array, ArrayLike, lax, ShapeLike
 from lamina_tracing.extend import as_int, get_concrete_value, typeof
 
 from .._core.promotion import aval, broadcast, cast, literal
-from .._core.public_api import core, public
+from .._core.public_api import jitted_core, public_api
 from .._core.axes import as_shape
 from .._core.select import choose_by, truth
 from .._core.conversion import asarray, put
@@ -74,7 +74,7 @@ def nonzero(a: ArrayLike, *, size: int | None = None,
     return _nonzero(a, tuple(fills), size=size)
 
 
-@core("size", name="nonzero")
+@jitted_core("size", name="nonzero")
 def _nonzero(a: Any, fills: tuple[Any, ...], size: int) -> tuple[Any, ...]:
     shape = typeof(a).shape
     d = dtypes.canonical_int()
@@ -190,7 +190,7 @@ def within(x: Any, n: int, mode: str) -> Any:
     return cast(x, d)
 
 
-@public("shape")
+@public_api("shape")
 def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Array, ...]:
     """Flat positions as one index per axis.
 

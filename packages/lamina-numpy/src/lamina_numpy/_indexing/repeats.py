@@ -10,7 +10,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import Tracer, check_axis, typeof
 
 from .._core.promotion import aval, broadcast, cast, literal
-from .._core.public_api import core
+from .._core.public_api import jitted_core
 from .._core.axes import split_at, with_axes
 from .._core.select import choose_by
 from .._core.conversion import asarray, own
@@ -73,7 +73,7 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None, *,
     return take(a, at, axis=axis, mode="clip")
 
 
-@core("repeats", "axis", name="repeat")
+@jitted_core("repeats", "axis", name="repeat")
 def _repeat(a: Any, repeats: int, axis: int | None) -> Any:
     if axis is None:
         a, axis = ravel(a), 0

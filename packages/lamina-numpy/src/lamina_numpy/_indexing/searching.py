@@ -11,7 +11,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._core.promotion import aval, cast, fixed, literal, promote_all
-from .._core.public_api import public
+from .._core.public_api import public_api
 from .._core.select import choose_by
 from .._core.conversion import asarray
 from .._elementwise.logic import less, less_equal
@@ -23,7 +23,7 @@ _FEW_PAIRS = 4096  # comparing every two of so many is one quick kernel, where b
 _FEW_ROUNDS = 12  # bisecting so often for a few numbers is written without a loop: one kernel
 
 
-@public("side", "method")
+@public_api("side", "method")
 def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None, *,
                  method: str = "scan") -> Array:
     """Where numbers belong in a sorted array.
@@ -125,7 +125,7 @@ def _complex_less(x: Any, y: Any) -> Any:
     return lax.bitwise_or(lax.lt(m, n), inside)
 
 
-@public("right", "method")
+@public_api("right", "method")
 def digitize(x: ArrayLike, bins: Any, right: bool = False, *, method: str | None = None) -> Array:
     """The bins that numbers fall into.
 

@@ -10,7 +10,7 @@ from lamina_tracing import Array, ArrayLike, lax, hooks
 from lamina_tracing.extend import Tracer, check_axis, rename_errors, typeof
 
 from .._core.promotion import alike, aval, broadcast, broadcast_shapes_of, cast, literal, no_out
-from .._core.public_api import PLAIN_NUMBERS, compiled, core, public
+from .._core.public_api import PLAIN_NUMBERS, compiled, jitted_core, public_api
 from .._core.axes import with_axes
 from .._core.select import choose_by, truth
 from .._core.conversion import asarray, own
@@ -39,7 +39,7 @@ def _with_choices(plain: Any) -> Any:
     return call
 
 
-@public(face=_with_choices)
+@public_api(face=_with_choices)
 def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /, *, size: int | None = None,
           fill_value: ArrayLike | Sequence[ArrayLike] | None = None) -> Any:
     """One array where a condition holds, another where not; or where it holds.
@@ -58,7 +58,7 @@ def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None 
       TypeError: an argument is neither an array nor a number.
       ConcretizationError: the condition alone is traced and `size` is None.
 
-    Derivative: goes to the array chosen; where the one not chosen has an infinite slope, NaN comes out all the same.
+    Derivative: goes to the array chosen; where the one not chosen has an infinite derivative, NaN comes out all the same.
     Source: meaning of `numpy.where`; `size` and `fill_value` are additions.
 
     >>> where(np.array([True, False]), np.array([1, 2]), 9.0)
@@ -75,7 +75,7 @@ def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None 
     return choose_by(condition, x, y)
 
 
-@public()
+@public_api()
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: ArrayLike = 0) -> Array:
     """For each element the first choice whose condition holds.
 
@@ -108,7 +108,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: ArrayLik
     return out
 
 
-@core("mode", name="choose")
+@jitted_core("mode", name="choose")
 def _choose(a: Any, choices: Any, mode: str) -> Any:
     return choose(a, choices, None, mode)
 

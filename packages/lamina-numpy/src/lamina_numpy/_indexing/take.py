@@ -11,7 +11,7 @@ from lamina_tracing.lax import GatherDimensionNumbers, GatherScatterMode, Scatte
 
 from .._core.promotion import aval, cast
 from .._core.named_axes import all_in_front, along_axis
-from .._core.public_api import public
+from .._core.public_api import public_api
 from .._shape.layout import ravel, reshape
 from .bounds import looks
 from .parse import FULL, MANY, Plan, POINT
@@ -39,7 +39,7 @@ def _mode(call: str, mode: Any) -> GatherScatterMode:
     return GatherScatterMode.PROMISE_IN_BOUNDS if mode == "wrap" else GatherScatterMode.from_any(mode)
 
 
-@public("axis", "out", "mode", "unique_indices", "indices_are_sorted", "fill_value")
+@public_api("axis", "out", "mode", "unique_indices", "indices_are_sorted", "fill_value")
 def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = None, mode: Any = None,
          unique_indices: bool = False, indices_are_sorted: bool = False, fill_value: ArrayLike | None = None) -> Array:
     """Elements of `a` along one axis, at integer positions.
@@ -96,7 +96,7 @@ def _modulo(indices: Any, n: int) -> Any:
     return lax.rem(lax.add(lax.rem(indices, n), n), n)
 
 
-@public("axis", "mode", "fill_value")
+@public_api("axis", "mode", "fill_value")
 @along_axis(arrays=2)
 def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, mode: Any = None,
                     fill_value: ArrayLike | None = None) -> Array:
@@ -170,7 +170,7 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, m
                       fill_value=fill_value)
 
 
-@public("axis", "inplace", "mode")
+@public_api("axis", "inplace", "mode")
 def put_along_axis(arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: int | None, inplace: bool = True, *,
                    mode: Any = None) -> Array:
     """A copy of an array with elements along one axis replaced, place by place.

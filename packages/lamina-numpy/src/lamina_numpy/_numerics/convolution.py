@@ -9,7 +9,7 @@ from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import Tracer, typeof, resolve_requested_dtype
 
 from .._core.promotion import cast, literal, pair, promote_all, to_inexact
-from .._core.public_api import public
+from .._core.public_api import public_api
 from .._core.conversion import asarray, own, own_array, put
 from .._elementwise.special import i0
 from .._creation.creation import arange
@@ -72,7 +72,7 @@ def _slide(call: str, a: Any, v: Any, mode: str, flip: bool, precision: Any, pre
     return lax.rev(out, (0,)) if swapped and not flip else out
 
 
-@public("mode", "precision", "preferred_element_type")
+@public_api("mode", "precision", "preferred_element_type")
 def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any = None,
              preferred_element_type: DTypeLike | None = None) -> Array:
     """Discrete convolution of two lines: `sum_j a[j] v[k - j]`, in float.
@@ -100,7 +100,7 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any =
     return _slide("convolve", a, v, mode, True, precision, preferred_element_type)
 
 
-@public("mode", "precision", "preferred_element_type")
+@public_api("mode", "precision", "preferred_element_type")
 def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any = None,
               preferred_element_type: DTypeLike | None = None) -> Array:
     """Cross-correlation of two lines: `sum_j a[j + k] conj(v[j])` for each shift k, in float.

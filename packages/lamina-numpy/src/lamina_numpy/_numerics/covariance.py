@@ -9,7 +9,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._core.promotion import aval, cast, inexact_dtype, literal, promote_all, work_dtype
-from .._core.public_api import public
+from .._core.public_api import public_api
 from .._core.axes import with_axes
 from .._core.select import choose_by
 from .._core.conversion import asarray
@@ -31,7 +31,7 @@ def _half(call: str, *given: Any) -> tuple[np.dtype | None, list[Any]]:
     return (d, [cast(x, work_dtype(d)) for x in xs]) if work_dtype(d) != d else (None, xs)
 
 
-@public("rowvar", "bias", "ddof")
+@public_api("rowvar", "bias", "ddof")
 def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None,
         fweights: ArrayLike | None = None, aweights: ArrayLike | None = None) -> Array:
     """Covariance matrix of variables.
@@ -103,7 +103,7 @@ def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: boo
     return reshape(out, ()) if typeof(out).shape == (1, 1) else out
 
 
-@public("rowvar")
+@public_api("rowvar")
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
     """Correlation coefficients of variables.
 

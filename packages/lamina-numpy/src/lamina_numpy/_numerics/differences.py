@@ -1,4 +1,4 @@
-"""Along one axis: differences, slopes, integrals, interpolation."""
+"""Along one axis: differences, derivatives, integrals, interpolation."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from lamina_tracing.extend import as_int, check_axes, check_axis, is_axis_name, 
 
 from .._core.promotion import broadcast, cast, literal, promote_all, to_inexact, work_dtype
 from .._core.named_axes import all_in_front, along_axis
-from .._core.public_api import core, hashable, public
+from .._core.public_api import jitted_core, hashable, public_api
 from .._core.axes import split_at, with_axes
 from .._core.select import choose_by
 from .._core.conversion import asarray, own_array
@@ -32,7 +32,7 @@ def _ends(a: Any, at: int, skip_first: bool) -> Any:
     return split_at(a, [1], at)[1] if skip_first else split_at(a, [n - 1], at)[0]
 
 
-@public("n", "axis")
+@public_api("n", "axis")
 def diff(a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None,
          append: ArrayLike | None = None) -> Array:
     """Differences of neighbours along an axis, `n` times over.
@@ -82,7 +82,7 @@ def diff(a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = N
     return a
 
 
-@public()
+@public_api()
 def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
     """Differences of neighbours of the flat array, with other numbers put before and after.
 
@@ -113,10 +113,10 @@ def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike
     return concatenate(parts)
 
 
-@public("axis", "edge_order")
+@public_api("axis", "edge_order")
 @along_axis(several=True)
 def gradient(f: ArrayLike, *varargs: Any, axis: AxisLike = None, edge_order: int | None = None) -> Any:
-    """Slopes along axes by central differences, one-sided at the ends.
+    """Derivatives along axes by central differences, one-sided at the ends.
 
     Args:
       f: number array, at least two samples along each axis.
@@ -153,11 +153,11 @@ def gradient(f: ArrayLike, *varargs: Any, axis: AxisLike = None, edge_order: int
         n = shape[at]
         if n < 2:
             raise ValueError(f"gradient: axis {at} needs at least two samples; got {n}")
-        out.append(_slope(f, at, n, asarray(h) if isinstance(h, (list, tuple)) else h))
+        out.append(_derivative(f, at, n, asarray(h) if isinstance(h, (list, tuple)) else h))
     return out[0] if len(out) == 1 else out
 
 
-def _slope(f: Any, at: int, n: int, h: Any) -> Any:
+def _derivative(f: Any, at: int, n: int, h: Any) -> Any:
     d = typeof(f).dtype
     rank = len(typeof(f).shape)
 
@@ -173,7 +173,8 @@ def _slope(f: Any, at: int, n: int, h: Any) -> Any:
         raise ValueError(f"gradient: coordinates must have the length {n} of the axis; got {typeof(h).str_long()}")
     gaps = reshape(cast(diff(h), d), tuple(-1 if i == at else 1 for i in range(rank)))
     one, two = _ends(gaps, at, False), _ends(gaps, at, True)
-    # The slope of the parabola through three points, gaps h1 and h2 apart: -h2 / (h1 (h1 + h2)) f0 + (h2 - h1) / (h1 h2) f1 +
+    # The derivative of the parabola through three points, gaps h1 and h2 apart: -h2 / (h1 (h1 + h2)) f0 + (h2 - h1) /
+    # (h1 h2) f1 +
     # h1 / (h2 (h1 + h2)) f2.
     a = -two / (one * (one + two))
     b = (two - one) / (one * two)
@@ -184,7 +185,7 @@ def _slope(f: Any, at: int, n: int, h: Any) -> Any:
     return concatenate([first, inner, last], at)
 
 
-@public("axis")
+@public_api("axis")
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
     """Integral along an axis by the trapezoid rule.
 
@@ -226,7 +227,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     return total((samples[..., 1:] + samples[..., :-1]) * gaps, -1) * 0.5
 
 
-@public("axis")
+@public_api("axis")
 @along_axis()
 def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * np.pi) -> Array:
     """Jumps of more than half a period along an axis taken out, by adding whole periods.
@@ -267,7 +268,7 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
     return concatenate([head, tail + cumsum(fix, at)], at)
 
 
-@core("extended", "period", name="interp")
+@jitted_core("extended", "period", name="interp")
 def _interp(x: Any, xp: Any, fp: Any, ends: Sequence[Any], extended: tuple[bool, bool], period: float | None) -> Any:
     d = dtypes.inexact_dtype_for(dtypes.promote((typeof(x).dtype, typeof(x).weak_type), (typeof(xp).dtype, False))[0])
     if dtypes.is_complex(d):

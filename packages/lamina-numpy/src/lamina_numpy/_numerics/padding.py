@@ -9,7 +9,7 @@ from lamina_tracing import Array, lax
 from lamina_tracing.extend import check_axis, typeof
 
 from .._core.promotion import broadcast, cast, literal
-from .._core.public_api import core
+from .._core.public_api import jitted_core
 from .._core.axes import split_at
 from .._core.conversion import asarray
 from .._elementwise.rounding import round as to_nearest
@@ -107,7 +107,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Ar
     raise ValueError(f"pad: unknown mode {mode!r}; see the documentation for the list")
 
 
-@core("widths", name="pad")
+@jitted_core("widths", name="pad")
 def _pad_constant(array: Any, value: Any, widths: tuple[tuple[int, int], ...]) -> Any:
     d = typeof(array).dtype
     n = len(widths)
@@ -122,7 +122,7 @@ def _pad_constant(array: Any, value: Any, widths: tuple[tuple[int, int], ...]) -
     return array
 
 
-@core("widths", "mode", "reflect_type", name="pad")
+@jitted_core("widths", "mode", "reflect_type", name="pad")
 def _pad_by_index(array: Any, widths: tuple[tuple[int, int], ...], mode: str, reflect_type: str) -> Any:
     if reflect_type not in ("even", "odd"):
         raise ValueError(f"pad: reflect_type must be 'even' or 'odd'; got {reflect_type!r}")
@@ -139,14 +139,14 @@ def _pad_by_index(array: Any, widths: tuple[tuple[int, int], ...], mode: str, re
 
 
 def _pad_odd(array: Any, axis: int, n: int, b: int, a: int, mode: str) -> Any:
-    """Reflection that continues the slope, `2 * edge - mirrored`, is linear: apply the matrix of `numpy.pad`."""
+    """Reflection that continues the derivative, `2 * edge - mirrored`, is linear: apply the matrix of `numpy.pad`."""
     matrix = np.stack([np.pad(row, (b, a), mode=mode, reflect_type="odd")  # type: ignore[call-overload]
                        for row in np.eye(n)])
     out = tensordot(array, asarray(matrix, dtype=typeof(array).dtype), axes=((axis,), (0,)))
     return moveaxis(out, -1, axis)
 
 
-@core("widths", name="pad")
+@jitted_core("widths", name="pad")
 def _pad_ramp(array: Any, end: Any, widths: tuple[tuple[int, int], ...]) -> Any:
     d = typeof(array).dtype
     end = broadcast(end, typeof(end).shape, (len(widths), 2))
@@ -163,7 +163,7 @@ def _flipped(x: Any, axis: int) -> Any:
     return lax.rev(x, (axis,))
 
 
-@core("widths", "mode", "lengths", name="pad")
+@jitted_core("widths", "mode", "lengths", name="pad")
 def _pad_stat(array: Any, widths: tuple[tuple[int, int], ...], mode: str, lengths: Any) -> Any:
     fun: Any = {"maximum": highest, "minimum": lowest, "mean": mean, "median": median}[mode]
     d = typeof(array).dtype

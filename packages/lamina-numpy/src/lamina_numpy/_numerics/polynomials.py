@@ -9,7 +9,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import as_int, Tracer, typeof
 
 from .._core.promotion import broadcast, broadcast_shapes_of, cast, fixed, literal, promote_all, to_inexact, work_dtype
-from .._core.public_api import core
+from .._core.public_api import jitted_core
 from .._core.axes import split_at
 from .._core.conversion import asarray, own, put
 from .._elementwise.powers import power
@@ -26,7 +26,7 @@ __all__ = ["poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polym
            "vander"]
 
 
-@core(name="polyval")
+@jitted_core(name="polyval")
 def _polyval(p: Any, x: Any) -> Any:
     weak = typeof(p).weak_type and typeof(x).weak_type
     p, x = promote_all("polyval", [p, x])

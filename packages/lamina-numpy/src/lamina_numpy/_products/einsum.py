@@ -16,7 +16,7 @@ from lamina_tracing import Array, DTypeLike, lax
 from lamina_tracing.extend import split_einsum_spec, typeof, resolve_requested_dtype
 
 from .._core.promotion import aval, cast, literal, no_out, promote_all
-from .._core.public_api import core
+from .._core.public_api import jitted_core
 from .._core.axes import permuted
 from .._core.select import choose_by
 from .._core.conversion import asarray
@@ -174,7 +174,7 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
     return _einsum(*xs, subscripts=subscripts, optimize=optimize, precision=precision, preferred=preferred_element_type)
 
 
-@core("subscripts", "optimize", "precision", "preferred", name="einsum")
+@jitted_core("subscripts", "optimize", "precision", "preferred", name="einsum")
 def _einsum(*operands: Any, subscripts: str, optimize: Any, precision: Any, preferred: Any) -> Any:
     shapes = [aval("einsum", x, i).shape for i, x in enumerate(operands)]
     named, (out, out_names) = _parts(subscripts, tuple(map(len, shapes)))

@@ -12,7 +12,7 @@ from lamina_tracing.extend import (check_axes, check_axis, is_axis_name, check_n
                                    resolve_requested_dtype)
 
 from .._core.promotion import aval, broadcast, broadcast_shapes_of, cast, convert, equation, no_out, pair, promote_all
-from .._core.public_api import public
+from .._core.public_api import public_api
 from .._core.axes import permuted, with_axes
 from .._core.conversion import own_array
 from .._core.named_axes import axes_of, reduced
@@ -50,7 +50,7 @@ def _bad(call: str, a: Any, b: Any, n: int, m: int) -> Exception:
                       f"operands of shapes {a} and {b}; transpose or reshape one of them")
 
 
-@public("precision", "preferred_element_type")
+@public_api("precision", "preferred_element_type")
 def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
          preferred_element_type: DTypeLike | None = None) -> Array:
     """Sum of the products of all elements, those of `a` conjugated.
@@ -84,7 +84,7 @@ def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
     return dot_general(x, y, ((0,), (0,)), precision=precision, preferred=preferred_element_type)
 
 
-@public("precision", "preferred_element_type")
+@public_api("precision", "preferred_element_type")
 def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: DTypeLike | None = None) -> Array:
     """Sums of products over the last axis of `a` and the last but one, or only, of `b`.
 
@@ -120,7 +120,7 @@ def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_
     return dot_general(x, y, ((left,), (right,)), precision=precision, preferred=preferred_element_type)
 
 
-@public("precision", "preferred_element_type")
+@public_api("precision", "preferred_element_type")
 def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
            preferred_element_type: DTypeLike | None = None) -> Array:
     """Matrix product; leading axes broadcast.
@@ -186,7 +186,7 @@ def _batched(x: Any, y: Any, s: tuple[int, ...], t: tuple[int, ...], precision: 
     return permuted(out, tuple(names.index(i) for i in [*range(k), "row", "column"]))
 
 
-@public("axis", "precision", "preferred_element_type")
+@public_api("axis", "precision", "preferred_element_type")
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = None,
            preferred_element_type: DTypeLike | None = None) -> Array:
     """Sum of products along one axis, `x1` conjugated; the other axes broadcast.
@@ -232,7 +232,7 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = 
     return dot_general(x, y, ((len(lead),), (len(lead),)), (batch, batch), precision, preferred_element_type)
 
 
-@public()
+@public_api()
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Matrices times vectors; leading axes broadcast.
 
@@ -261,7 +261,7 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return reshape(out, typeof(out).shape[:-1])
 
 
-@public()
+@public_api()
 def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Vectors, conjugated, times matrices; leading axes broadcast.
 
@@ -292,7 +292,7 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return reshape(out, typeof(out).shape[:-2] + typeof(out).shape[-1:])
 
 
-@public("precision", "preferred_element_type")
+@public_api("precision", "preferred_element_type")
 def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
           preferred_element_type: DTypeLike | None = None) -> Array:
     """Sums of products over the last axes of both operands.
@@ -326,7 +326,7 @@ def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
     return dot_general(x, y, ((len(s) - 1,), (len(t) - 1,)), precision=precision, preferred=preferred_element_type)
 
 
-@public("out")
+@public_api("out")
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """Every element of `a` times every element of `b`.
 
@@ -352,7 +352,7 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     return multiply(with_axes(x, (1,)), with_axes(y, (0,)))
 
 
-@public("axes", "precision", "preferred_element_type")
+@public_api("axes", "precision", "preferred_element_type")
 def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[Any] = 2, *, precision: Any = None,
               preferred_element_type: DTypeLike | None = None) -> Array:
     """Sums of products over axes of `a` paired with axes of `b`.
@@ -400,7 +400,7 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[Any] = 2, *, prec
     return dot_general(x, y, (left, right), precision=precision, preferred=preferred_element_type)
 
 
-@public()
+@public_api()
 def kron(a: ArrayLike, b: ArrayLike) -> Array:
     """Kronecker product: each element of `a` replaced by itself times `b`.
 
@@ -426,7 +426,7 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
     return reshape(multiply(x, y), tuple(i * j for i, j in zip(s, t)))
 
 
-@public("axisa", "axisb", "axisc", "axis")
+@public_api("axisa", "axisb", "axisc", "axis")
 def cross(a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1,
           axis: int | None = None) -> Array:
     """Cross product of vectors of length 3, or of length 2, in the plane.

@@ -9,7 +9,7 @@ from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
 from lamina_tracing.extend import typeof, resolve_requested_dtype
 
 from .._core.promotion import aval, cast, convert, equation, fixed, inexact_dtype, literal, no_out, pair, work_dtype
-from .._core.public_api import public
+from .._core.public_api import public_api
 from .._core.select import choose_by
 from .._core.named_axes import axes_of, count_along, kept, reduced
 from .._elementwise.ufuncs import multiply, true_divide
@@ -27,7 +27,7 @@ def _float_of(call: str, a: Any, dtype: Any) -> tuple[Any, np.dtype, np.dtype]:
     return cast(a, work), work, final
 
 
-@public("axis", "dtype", "out", "keepdims")
+@public_api("axis", "dtype", "out", "keepdims")
 def mean(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False,
          *, where: ArrayLike | None = None) -> Array:
     """Average along axes, in float.
@@ -81,7 +81,7 @@ def _variance(call: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: boo
     if mean_of is None:  # over all axes the mean has rank 0 and stands beside `a` as it is
         mean_of = mean(a, axes, None, None, len(axes) < len(shape), where=where)
     gap = equation(prims.sub_p, *pair(call, a, mean_of))
-    if where is not None:  # before it is squared: the slope of what is left out may be NaN
+    if where is not None:  # before it is squared: the derivative of what is left out may be NaN
         gap = choose_by(where, gap, literal(0, work))
     part = dtypes.real_dtype(work)
     if dtypes.is_complex(work):
@@ -114,7 +114,7 @@ def _ddof(call: str, ddof: Any, correction: Any) -> Any:
     return correction
 
 
-@public("axis", "dtype", "out", "ddof", "keepdims", "correction")
+@public_api("axis", "dtype", "out", "ddof", "keepdims", "correction")
 def var(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
         keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
         correction: float | None = None) -> Array:
@@ -148,7 +148,7 @@ def var(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out
     return _variance("var", a, axis, dtype, _ddof("var", ddof, correction), keepdims, where, mean)
 
 
-@public("axis", "dtype", "out", "ddof", "keepdims", "correction")
+@public_api("axis", "dtype", "out", "ddof", "keepdims", "correction")
 def std(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
         keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
         correction: float | None = None) -> Array:
@@ -184,7 +184,7 @@ def std(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out
     return lax.sqrt(spread)
 
 
-@public("axis", "returned", "keepdims")
+@public_api("axis", "returned", "keepdims")
 def average(a: ArrayLike, axis: AxisLike = None, weights: ArrayLike | None = None, returned: bool = False,
             keepdims: bool = False) -> Any:
     """Mean along axes, weighted.

@@ -9,7 +9,7 @@ from lamina_tracing.extend import check_axis, typeof, resolve_requested_dtype
 
 from .._core.promotion import aval, cast, literal, no_out
 from .._core.named_axes import along_axis
-from .._core.public_api import public
+from .._core.public_api import public_api
 from .._core.select import choose_by
 from .._elementwise.logic import isnan
 from .._shape.layout import ravel
@@ -32,7 +32,7 @@ def _running(call: str, running: Any, a: Any, axis: int | None, dtype: Any) -> A
     return running(a, check_axis(call, 0 if axis is None else axis, len(t.shape)))
 
 
-@public("axis", "dtype", "out")
+@public_api("axis", "dtype", "out")
 @along_axis()
 def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """Running sum along an axis.
@@ -59,7 +59,7 @@ def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None
     return _running("cumsum", lax.cumsum, a, axis, dtype)
 
 
-@public("axis", "dtype", "out")
+@public_api("axis", "dtype", "out")
 @along_axis()
 def cumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """Running product along an axis.
@@ -90,7 +90,7 @@ def _without_nan(call: str, a: Any, unit: int) -> Any:
     return choose_by(isnan(a), literal(unit, d), a) if dtypes.is_inexact(d) else a
 
 
-@public("axis", "dtype", "out")
+@public_api("axis", "dtype", "out")
 @along_axis()
 def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """Running sum along an axis, NaN counting as zero.
@@ -115,7 +115,7 @@ def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = N
     return cumsum(_without_nan("nancumsum", a, 0), axis, dtype, out)
 
 
-@public("axis", "dtype", "out")
+@public_api("axis", "dtype", "out")
 @along_axis()
 def nancumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """Running product along an axis, NaN counting as one.
@@ -152,7 +152,7 @@ def _cumulative(call: str, running: Any, unit: int, x: Any, axis: int | None, dt
     return out
 
 
-@public("axis", "dtype", "include_initial")
+@public_api("axis", "dtype", "include_initial")
 @along_axis()
 def cumulative_sum(x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
                    include_initial: bool = False) -> Array:
@@ -178,7 +178,7 @@ def cumulative_sum(x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike
     return _cumulative("cumulative_sum", lax.cumsum, 0, x, axis, dtype, include_initial)
 
 
-@public("axis", "dtype", "include_initial")
+@public_api("axis", "dtype", "include_initial")
 @along_axis()
 def cumulative_prod(x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
                     include_initial: bool = False) -> Array:

@@ -14,7 +14,7 @@ from lamina_tracing.extend import typeof
 from .._core.select import choose_by
 from .._core.named_axes import axes_of, kept
 from .._core.promotion import broadcast, cast, inexact_pair, literal, pair, to_inexact, work_dtype
-from .._core.public_api import public
+from .._core.public_api import public_api
 from .reductions import fitted
 from .reductions import max as max_of
 from .reductions import sum as sum_of
@@ -27,7 +27,7 @@ def _real(x: Any) -> Any:
 
 
 def _top(x: Any, axes: tuple[int, ...], finite: bool) -> Any:
-    """The largest real part along axes, zero where that is NaN or minus infinity, or not `finite`; it has no slope."""
+    """The largest real part along axes, zero where that is NaN or minus infinity, or not `finite`; it has no derivative."""
     real = lax.stop_gradient(_real(x))
     empty = any(typeof(x).shape[i] == 0 for i in axes)
     top = max_of(real, axes, None, False, -np.inf if empty else None)
@@ -37,7 +37,8 @@ def _top(x: Any, axes: tuple[int, ...], finite: bool) -> Any:
 
 @custom_jvp
 def _below(x: Any, top: Any) -> Any:
-    """How far elements are below the largest. Where that is infinite it is 0 of those that are so too, beside a slope of 1."""
+    """How far elements are below the largest. Where that is infinite it is 0 of those that are so too, beside a
+    derivative of 1."""
     infinite = literal(np.inf, typeof(top).dtype)
     tied = lax.bitwise_and(*pair("logsumexp", lax.eq(x, infinite), lax.eq(top, infinite)))
     gap = lax.sub(*pair("logsumexp", x, top))
@@ -74,7 +75,7 @@ def _plain_jvp(axes: tuple[int, ...], primals: Any, tangents: Any) -> Any:
     return jvp(sloped, primals, tangents)
 
 
-@public("axis", "keepdims", "return_sign")
+@public_api("axis", "keepdims", "return_sign")
 def logsumexp(a: ArrayLike, axis: AxisLike = None, b: ArrayLike | None = None, keepdims: bool = False,
               return_sign: bool = False, where: ArrayLike | None = None) -> Array | tuple[Array, Array]:
     """`log(sum(b * exp(a)))` along axes, without overflow on the way.
@@ -124,7 +125,7 @@ def logsumexp(a: ArrayLike, axis: AxisLike = None, b: ArrayLike | None = None, k
     over = kept(top, axes, len(axes) < len(shape))
     gap = lax.sub(*pair("logsumexp", x, cast(over, work))) if complex_too else _below(x, over)
     if w is not None:
-        # An element of weight zero adds nothing, but while its exponential is a number that is the slope in its weight.
+        # An element of weight zero adds nothing, but while its exponential is a number that is the derivative in its weight.
         most = literal(math.log(float(dtypes.finfo(work).max)) - 1, dtypes.real_dtype(work))
         counted = lax.bitwise_or(*pair("logsumexp", counted, lax.le(_real(gap), most)))
         w = cast(w, work)

@@ -10,7 +10,7 @@ from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
 
 from .._core.named_axes import axes_of
 from .._core.promotion import aval, literal
-from .._core.public_api import public
+from .._core.public_api import public_api
 from .._core.select import choose_by
 from .._elementwise.logic import logical_and
 from .reductions import any, max, min, prod, sum
@@ -29,7 +29,7 @@ def _present(call: str, a: Any, axis: Any, where: Any) -> Any:
     return good if where is None else logical_and(good, where)
 
 
-@public("axis", "dtype", "out", "keepdims")
+@public_api("axis", "dtype", "out", "keepdims")
 def nansum(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
            keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array:
     """`sum` ignoring NaN.
@@ -60,7 +60,7 @@ def nansum(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, 
     return sum(a, axis, dtype, out, keepdims, initial, _present("nansum", a, axis, where))
 
 
-@public("axis", "dtype", "out", "keepdims")
+@public_api("axis", "dtype", "out", "keepdims")
 def nanprod(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
             keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array:
     """`prod` ignoring NaN.
@@ -103,7 +103,7 @@ def _nan_extreme(call: str, fun: Callable[..., Any], sign: int, a: Any, axis: An
     return choose_by(any(good, axis, None, keepdims), found, literal(np.nan, d))
 
 
-@public("axis", "out", "keepdims")
+@public_api("axis", "out", "keepdims")
 def nanmax(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False,
            initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array:
     """`max` ignoring NaN.
@@ -133,7 +133,7 @@ def nanmax(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool
     return _nan_extreme("nanmax", max, -1, a, axis, out, keepdims, initial, where)
 
 
-@public("axis", "out", "keepdims")
+@public_api("axis", "out", "keepdims")
 def nanmin(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False,
            initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array:
     """`min` ignoring NaN.
@@ -163,7 +163,7 @@ def nanmin(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool
     return _nan_extreme("nanmin", min, 1, a, axis, out, keepdims, initial, where)
 
 
-@public("axis", "dtype", "out", "keepdims")
+@public_api("axis", "dtype", "out", "keepdims")
 def nanmean(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
             keepdims: bool = False, where: ArrayLike | None = None) -> Array:
     """`mean` ignoring NaN.
@@ -192,7 +192,7 @@ def nanmean(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None,
     return mean(a, axis, dtype, out, keepdims, where=_present("nanmean", a, axis, where))
 
 
-@public("axis", "dtype", "out", "ddof", "keepdims")
+@public_api("axis", "dtype", "out", "ddof", "keepdims")
 def nanvar(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
            keepdims: bool = False, where: ArrayLike | None = None) -> Array:
     """`var` ignoring NaN.
@@ -222,7 +222,7 @@ def nanvar(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, 
     return var(a, axis, dtype, out, ddof, keepdims, where=_present("nanvar", a, axis, where))
 
 
-@public("axis", "dtype", "out", "ddof", "keepdims")
+@public_api("axis", "dtype", "out", "ddof", "keepdims")
 def nanstd(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
            keepdims: bool = False, where: ArrayLike | None = None) -> Array:
     """`std` ignoring NaN.

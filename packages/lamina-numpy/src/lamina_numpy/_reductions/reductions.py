@@ -15,7 +15,7 @@ from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
 from lamina_tracing.extend import check_axis, is_axis_name, typeof, resolve_requested_dtype
 
 from .._core.promotion import aval, broadcast, cast, convert, equation, literal, no_out, pair, work_dtype
-from .._core.public_api import public
+from .._core.public_api import public_api
 from .._core.axes import with_axes
 from .._core.named_axes import axes_of, kept, reduced
 from .._core.select import choose_by, truth
@@ -65,7 +65,7 @@ def _reduce(call: str, prim: Any, a: Any, axis: Any, dtype: Any, keepdims: bool,
     return kept(out, axes, keepdims)
 
 
-@public("axis", "dtype", "out", "keepdims", "promote_integers")
+@public_api("axis", "dtype", "out", "keepdims", "promote_integers")
 def sum(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False,
         initial: ArrayLike | None = None, where: ArrayLike | None = None, promote_integers: bool = True) -> Array:
     """Sum along axes.
@@ -102,7 +102,7 @@ def sum(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out
     return _reduce("sum", _sum, a, axis, dtype, keepdims, initial, where, 0, lax.add, promote_integers)
 
 
-@public("axis", "dtype", "out", "keepdims", "promote_integers")
+@public_api("axis", "dtype", "out", "keepdims", "promote_integers")
 def prod(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False,
          initial: ArrayLike | None = None, where: ArrayLike | None = None, promote_integers: bool = True) -> Array:
     """Product along axes.
@@ -164,7 +164,7 @@ def _extreme(call: str, prim: Any, op: Any, sign: int, a: Any, axis: Any, keepdi
     return kept(out, axes, keepdims)
 
 
-@public("axis", "out", "keepdims")
+@public_api("axis", "out", "keepdims")
 def max(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
         where: ArrayLike | None = None) -> Array:
     """Largest element along axes; NaN when there is one.
@@ -195,7 +195,7 @@ def max(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = 
     return _extreme("max", _max, lax.max, -1, a, axis, keepdims, initial, where)
 
 
-@public("axis", "out", "keepdims")
+@public_api("axis", "out", "keepdims")
 def min(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
         where: ArrayLike | None = None) -> Array:
     """Smallest element along axes; NaN when there is one.
@@ -237,7 +237,7 @@ def _quantifier(call: str, prim: Any, unit: bool, a: Any, axis: Any, keepdims: b
     return kept(reduced(prim, a, axes), axes, keepdims)
 
 
-@public("axis", "out", "keepdims")
+@public_api("axis", "out", "keepdims")
 def all(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, *,
         where: ArrayLike | None = None) -> Array:
     """Whether every element along axes is true (not zero).
@@ -265,7 +265,7 @@ def all(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = 
     return _quantifier("all", _and, True, a, axis, keepdims, where)
 
 
-@public("axis", "out", "keepdims")
+@public_api("axis", "out", "keepdims")
 def any(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, *,
         where: ArrayLike | None = None) -> Array:
     """Whether some element along axes is true (not zero).
@@ -293,7 +293,7 @@ def any(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = 
     return _quantifier("any", _or, False, a, axis, keepdims, where)
 
 
-@public("axis", "keepdims")
+@public_api("axis", "keepdims")
 def count_nonzero(a: ArrayLike, axis: AxisLike = None, keepdims: bool = False) -> Array:
     """Number of elements along axes that are not zero.
 
@@ -326,7 +326,7 @@ def fitted(call: str, where: Any, shape: tuple[int, ...]) -> Any:
     return broadcast(where, own, shape)
 
 
-@public("axis", "out", "keepdims")
+@public_api("axis", "out", "keepdims")
 def ptp(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False) -> Array:
     """Largest minus smallest element along axes.
 
@@ -375,7 +375,7 @@ def _position(call: str, place: Any, a: Any, axis: Any, keepdims: bool) -> Any:
     return with_axes(out, tuple(range(ndim)) if axis is None else (at,))
 
 
-@public("axis", "out", "keepdims")
+@public_api("axis", "out", "keepdims")
 def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Position of the largest element along an axis.
 
@@ -404,7 +404,7 @@ def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
     return _position("argmax", lax.argmax, a, axis, bool(keepdims))
 
 
-@public("axis", "out", "keepdims")
+@public_api("axis", "out", "keepdims")
 def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Position of the smallest element along an axis.
 
@@ -443,7 +443,7 @@ def _nan_position(call: str, fun: Callable[..., Any], sign: int, a: Any, axis: A
     return choose_by(nothing, literal(-1, typeof(found).dtype), found)
 
 
-@public("axis", "out", "keepdims")
+@public_api("axis", "out", "keepdims")
 def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Position of the largest element along an axis, ignoring NaN.
 
@@ -470,7 +470,7 @@ def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims:
     return _nan_position("nanargmax", argmax, -1, a, axis, keepdims)
 
 
-@public("axis", "out", "keepdims")
+@public_api("axis", "out", "keepdims")
 def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Position of the smallest element along an axis, ignoring NaN.
 

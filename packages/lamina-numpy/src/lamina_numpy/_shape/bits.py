@@ -9,7 +9,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import as_int, check_axis, typeof
 
 from .._core.promotion import aval, cast, literal
-from .._core.public_api import public
+from .._core.public_api import public_api
 from .._core.select import truth
 from .layout import moveaxis, ravel, reshape
 
@@ -26,7 +26,7 @@ def _places(call: str, bitorder: str) -> Any:
     return lax.sub(literal(7, _U8), places) if bitorder == "big" else places
 
 
-@public("axis", "bitorder")
+@public_api("axis", "bitorder")
 def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
     """Eight truth values to a byte.
 
@@ -62,7 +62,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     return moveaxis(out, -1, at)
 
 
-@public("axis", "count", "bitorder")
+@public_api("axis", "count", "bitorder")
 def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
     """Each byte as eight bits.
 

@@ -13,7 +13,7 @@ from lamina_tracing.extend import (check_axis, EVALUATION, rename_errors, trace_
                                    resolve_requested_dtype)
 
 from .._core.promotion import aval, cast, no_out, promote_all
-from .._core.public_api import check_known, compiled, core, public, settled
+from .._core.public_api import check_known, compiled, jitted_core, public_api, settled
 from .._core.axes import _GROUP, joined, split_at, with_axes
 from .._core.conversion import asarray
 from .layout import atleast_1d, atleast_2d, atleast_3d, ravel, reshape, squeeze
@@ -56,7 +56,7 @@ def _grouped(fun: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-@public("axis", "dtype", face=_grouped)
+@public_api("axis", "dtype", face=_grouped)
 def concatenate(arrays: Sequence[ArrayLike] | ArrayLike, axis: int | None = 0, dtype: DTypeLike | None = None) -> Array:
     """Arrays joined end to end along an axis they have.
 
@@ -102,7 +102,7 @@ def _joined(call: str, xs: list[Any], axis: int, dtype: DTypeLike | None = None)
 concat = concatenate
 
 
-@public("axis", "dtype", "out", face=_grouped)
+@public_api("axis", "dtype", "out", face=_grouped)
 def stack(arrays: Sequence[ArrayLike] | ArrayLike, axis: int = 0, out: None = None,
           dtype: DTypeLike | None = None) -> Array:
     """Arrays of one shape joined along a new axis.
@@ -137,7 +137,7 @@ def stack(arrays: Sequence[ArrayLike] | ArrayLike, axis: int = 0, out: None = No
     return joined([with_axes(x, (at,)) for x in xs], at)
 
 
-@public("axis")
+@public_api("axis")
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The slices along an axis.
 
@@ -161,7 +161,7 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     return tuple(squeeze(part, at) for part in split_at(x, [*range(1, sizes[at])], at)) if sizes[at] else ()
 
 
-@public("dtype", face=_grouped)
+@public_api("dtype", face=_grouped)
 def vstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None) -> Array:
     """Arrays above one another: joined along the first axis.
 
@@ -186,7 +186,7 @@ def vstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None)
     return _joined("vstack", [atleast_2d(x) for x in _several("vstack", tup)], 0, dtype)
 
 
-@public("dtype", face=_grouped)
+@public_api("dtype", face=_grouped)
 def hstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None) -> Array:
     """Arrays side by side: joined along the second axis, or the only one.
 
@@ -211,7 +211,7 @@ def hstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None)
     return _joined("hstack", xs, 0 if len(typeof(xs[0]).shape) == 1 else 1, dtype)
 
 
-@public("dtype", face=_grouped)
+@public_api("dtype", face=_grouped)
 def dstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None) -> Array:
     """Arrays behind one another: joined along the third axis.
 
@@ -236,7 +236,7 @@ def dstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None)
     return _joined("dstack", [atleast_3d(x) for x in _several("dstack", tup)], 2, dtype)
 
 
-@public(face=_grouped)
+@public_api(face=_grouped)
 def column_stack(tup: Sequence[ArrayLike] | ArrayLike) -> Array:
     """Arrays of one axis as the columns of a matrix.
 
@@ -261,7 +261,7 @@ def column_stack(tup: Sequence[ArrayLike] | ArrayLike) -> Array:
     return _joined("column_stack", [reshape(x, (-1, 1)) if len(typeof(x).shape) < 2 else x for x in xs], 1)
 
 
-@public()
+@public_api()
 def block(arrays: Any) -> Array:
     """An array put together from nested lists of blocks.
 
@@ -307,7 +307,7 @@ def block(arrays: Any) -> Array:
     return join(arrays, levels)
 
 
-@public("axis")
+@public_api("axis")
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """Values behind the end of an array.
 
@@ -332,12 +332,12 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
         else _joined("append", _several("append", [arr, values]), axis)
 
 
-@core("indices_or_sections", "axis", name="split")
+@jitted_core("indices_or_sections", "axis", name="split")
 def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     return _split_raw("split", ary, indices_or_sections, axis, True)
 
 
-@core("indices_or_sections", "axis", name="array_split")
+@jitted_core("indices_or_sections", "axis", name="array_split")
 def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     return _split_raw("array_split", ary, indices_or_sections, axis, False)
 

@@ -11,7 +11,7 @@ from lamina_tracing import Array, ArrayLike, AxisLike, lax, ShapeLike
 from lamina_tracing.extend import check_axes, check_axis, check_no_axis_name, typeof
 
 from .._core.promotion import aval, broadcast, broadcast_shapes_of
-from .._core.public_api import hashable, public
+from .._core.public_api import hashable, public_api
 from .._core.axes import as_shape, permuted, reshaped, resolve_sizes, with_axes
 from .._core.conversion import asarray
 from .._core.named_axes import ReductionAxes, axes_of, count_along
@@ -86,7 +86,7 @@ def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> int:
     return count_along(axes_of("size", hashable(axis), len(sizes)), sizes)
 
 
-@public("shape", "order", "copy", "newshape")
+@public_api("shape", "order", "copy", "newshape")
 def reshape(a: ArrayLike, shape: ShapeLike | None = None, order: str = "C", *, copy: bool | None = None,
             newshape: ShapeLike | None = None) -> Array:
     """The same elements in another shape.
@@ -127,7 +127,7 @@ def reshape(a: ArrayLike, shape: ShapeLike | None = None, order: str = "C", *, c
     return reshaped(a, old, new)
 
 
-@public("order")
+@public_api("order")
 def ravel(a: ArrayLike, order: str = "C") -> Array:
     """All elements along one axis.
 
@@ -154,7 +154,7 @@ def ravel(a: ArrayLike, order: str = "C") -> Array:
     return reshaped(a, old, (math.prod(old),))
 
 
-@public("axes")
+@public_api("axes")
 def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """The axes in reverse, or in the order given.
 
@@ -190,7 +190,7 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
 permute_dims = transpose
 
 
-@public()
+@public_api()
 def matrix_transpose(x: ArrayLike, /) -> Array:
     """The last two axes exchanged.
 
@@ -214,7 +214,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
     return permuted(x, (*range(n - 2), n - 1, n - 2))
 
 
-@public("axis1", "axis2")
+@public_api("axis1", "axis2")
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """Two axes exchanged.
 
@@ -240,7 +240,7 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     return permuted(a, tuple(order))
 
 
-@public("source", "destination")
+@public_api("source", "destination")
 def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """Axes moved to new places; the others keep their order.
 
@@ -271,7 +271,7 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
     return permuted(a, tuple(order))
 
 
-@public("axis", "start")
+@public_api("axis", "start")
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """One axis moved to stand before another.
 
@@ -301,7 +301,7 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     return moveaxis(a, at, start - 1 if at < start else start)
 
 
-@public("axis")
+@public_api("axis")
 def expand_dims(a: ArrayLike, axis: AxisLike) -> Array:
     """New axes of length 1.
 
@@ -327,7 +327,7 @@ def expand_dims(a: ArrayLike, axis: AxisLike) -> Array:
     return with_axes(a, check_axes("expand_dims", axes, n + len(axes)))
 
 
-@public("axis")
+@public_api("axis")
 def squeeze(a: ArrayLike, axis: AxisLike = None) -> Array:
     """Axes of length 1 left out.
 
@@ -353,10 +353,10 @@ def squeeze(a: ArrayLike, axis: AxisLike = None) -> Array:
         axes = check_axes("squeeze", axis, len(sizes))
         if any(sizes[i] != 1 for i in axes):
             raise ShapeError(f"squeeze: axis {axis} of {typeof(a).str_long()} does not have length 1")
-    return lax.squeeze(a, axes) if axes else a  # type: ignore[return-value]  # an array, as `public` gives it
+    return lax.squeeze(a, axes) if axes else a  # type: ignore[return-value]  # an array, as `public_api` gives it
 
 
-@public("shape")
+@public_api("shape")
 def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Array:
     """Elements repeated along new axes and axes of length 1.
 
@@ -406,7 +406,7 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> tuple[int, ...]:
     return broadcast_shapes_of("broadcast_shapes", tuple(as_shape("broadcast_shapes", s) for s in shapes))
 
 
-@public()
+@public_api()
 def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     """Arrays, each broadcast to their common shape.
 
@@ -430,7 +430,7 @@ def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     return [broadcast(a, s, new) for a, s in zip(args, shapes)]
 
 
-@public("axis")
+@public_api("axis")
 def flip(m: ArrayLike, axis: AxisLike = None) -> Array:
     """Elements in reverse order along axes.
 
@@ -455,10 +455,10 @@ def flip(m: ArrayLike, axis: AxisLike = None) -> Array:
     if isinstance(axes, ReductionAxes):
         for name in axes.names:
             m = lax.pshuffle(m, (name,), range(lax.axis_size((name,)))[::-1])
-    return lax.rev(m, tuple(axes)) if axes else m  # type: ignore[return-value]  # an array, as `public` gives it
+    return lax.rev(m, tuple(axes)) if axes else m  # type: ignore[return-value]  # an array, as `public_api` gives it
 
 
-@public()
+@public_api()
 def fliplr(m: ArrayLike) -> Array:
     """The second axis in reverse order.
 
@@ -480,7 +480,7 @@ def fliplr(m: ArrayLike) -> Array:
     return flip(m, 1)
 
 
-@public()
+@public_api()
 def flipud(m: ArrayLike) -> Array:
     """The first axis in reverse order.
 
@@ -502,7 +502,7 @@ def flipud(m: ArrayLike) -> Array:
     return flip(m, 0)
 
 
-@public("k", "axes")
+@public_api("k", "axes")
 def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
     """An array turned by quarters in the plane of two axes.
 
@@ -532,7 +532,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
     i, j = found
     k = k.__index__() % 4
     if k == 0:
-        return m  # type: ignore[return-value]  # an array, as `public` gives it
+        return m  # type: ignore[return-value]  # an array, as `public_api` gives it
     if k == 2:
         return flip(m, (i, j))
     return swapaxes(flip(m, j), i, j) if k == 1 else flip(swapaxes(m, i, j), j)

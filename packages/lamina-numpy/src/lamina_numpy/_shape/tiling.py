@@ -9,7 +9,7 @@ from lamina_tracing import Array, ArrayLike, AxisLike, lax, ShapeLike
 from lamina_tracing.extend import check_axes, check_axis, typeof
 
 from .._core.promotion import aval, broadcast, cast, fixed, literal
-from .._core.public_api import core, hashable
+from .._core.public_api import jitted_core, hashable
 from .._core.axes import as_shape, split_at
 from .._core.conversion import asarray
 from .._core.named_axes import along_axis
@@ -44,7 +44,7 @@ def tile(A: ArrayLike, reps: Any) -> Array:
     return tiled(A, as_shape("tile", reps, "reps"))
 
 
-@core("reps", name="tile")
+@jitted_core("reps", name="tile")
 def tiled(A: Any, reps: tuple[int, ...]) -> Any:
     sizes = aval("tile", A).shape
     n = max(len(sizes), len(reps))
@@ -97,7 +97,7 @@ def _roll_axes(call: str, a: Any, count: int, axis: Any) -> tuple[int, ...]:
     return axes * (count if len(axes) == 1 else 1)
 
 
-@core("shift", "axis", name="roll")
+@jitted_core("shift", "axis", name="roll")
 def _roll(a: Any, shift: Any, axis: Any) -> Any:
     sizes = aval("roll", a).shape
     if axis is None:
@@ -114,7 +114,7 @@ def _roll(a: Any, shift: Any, axis: Any) -> Any:
     return a
 
 
-@core("axis", name="roll")
+@jitted_core("axis", name="roll")
 def _roll_by(a: Any, shift: Any, axis: Any) -> Any:
     sizes = aval("roll", a).shape
     shift = asarray(shift)

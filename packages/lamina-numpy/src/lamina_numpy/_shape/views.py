@@ -9,7 +9,7 @@ from lamina_tracing import lax
 from lamina_tracing.extend import typeof, resolve_requested_dtype
 
 from .._core.promotion import convert, literal
-from .._core.public_api import public
+from .._core.public_api import public_api
 from .._core.axes import split_at
 from .layout import reshape, squeeze
 from .joining import stack
@@ -47,7 +47,7 @@ def _joined(x: Any) -> Any:
     return lax.complex(*(squeeze(part, -1) for part in split_at(pairs, [1], len(shape))))
 
 
-@public("dtype", "type")
+@public_api("dtype", "type")
 def view(self: Any, dtype: Any = None, type: None = None) -> Any:
     """The same bytes as another dtype; other widths change the length of the last axis.
 

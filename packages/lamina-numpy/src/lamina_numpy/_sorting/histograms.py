@@ -11,7 +11,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import as_int, Tracer, typeof
 
 from .._core.promotion import cast, literal, work_dtype
-from .._core.public_api import core
+from .._core.public_api import jitted_core
 from .._core.select import choose_by
 from .._core.conversion import asarray
 from .._elementwise.ufuncs import true_divide
@@ -65,7 +65,7 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
     return _bincount(x, weights, max(as_int("bincount", "length", length), minlength))
 
 
-@core("length", name="bincount")
+@jitted_core("length", name="bincount")
 def _bincount(x: Any, weights: Any, length: int) -> Any:
     if typeof(x).dtype == dtypes.BOOL:
         x = cast(x, np.dtype("int32"))

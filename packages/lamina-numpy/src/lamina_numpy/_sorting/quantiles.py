@@ -11,7 +11,7 @@ from lamina_tracing import Array, ArrayLike, AxisLike, lax
 from lamina_tracing.extend import typeof
 
 from .._core.promotion import aval, cast, fixed, inexact_dtype, literal, no_out, work_dtype
-from .._core.public_api import public
+from .._core.public_api import public_api
 from .._core.axes import with_axes
 from .._core.select import choose_by
 from .._core.named_axes import ReductionAxes, all_in_front, axes_of
@@ -105,7 +105,7 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     return out if u.shape else reshape(out, typeof(out).shape[1:])
 
 
-@public("axis", "out", "overwrite_input", "method", "keepdims", "interpolation")
+@public_api("axis", "out", "overwrite_input", "method", "keepdims", "interpolation")
 def quantile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
              method: str = "linear", keepdims: bool = False, *, interpolation: str | None = None) -> Array:
     """The values below which shares `q` of the elements lie.
@@ -140,7 +140,7 @@ def quantile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None
     return _quantile("quantile", a, q, axis, interpolation or method, keepdims, False)
 
 
-@public("axis", "out", "overwrite_input", "method", "keepdims", "interpolation")
+@public_api("axis", "out", "overwrite_input", "method", "keepdims", "interpolation")
 def nanquantile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
                 method: str = "linear", keepdims: bool = False, *, interpolation: str | None = None) -> Array:
     """`quantile` ignoring NaN.
@@ -183,7 +183,7 @@ def _share(call: str, q: Any) -> Any:
     return true_divide(q, 100.0)
 
 
-@public("axis", "out", "overwrite_input", "method", "keepdims", "interpolation")
+@public_api("axis", "out", "overwrite_input", "method", "keepdims", "interpolation")
 def percentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
                method: str = "linear", keepdims: bool = False, *, interpolation: str | None = None) -> Array:
     """`quantile` with `q` in percent.
@@ -219,7 +219,7 @@ def percentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = No
     return _quantile("percentile", a, _share("percentile", q), axis, interpolation or method, keepdims, False)
 
 
-@public("axis", "out", "overwrite_input", "method", "keepdims", "interpolation")
+@public_api("axis", "out", "overwrite_input", "method", "keepdims", "interpolation")
 def nanpercentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
                   method: str = "linear", keepdims: bool = False, *, interpolation: str | None = None) -> Array:
     """`percentile` ignoring NaN.
@@ -255,7 +255,7 @@ def nanpercentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None =
     return _quantile("nanpercentile", a, _share("nanpercentile", q), axis, interpolation or method, keepdims, True)
 
 
-@public("axis", "out", "overwrite_input", "keepdims")
+@public_api("axis", "out", "overwrite_input", "keepdims")
 def median(a: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
            keepdims: bool = False) -> Array:
     """The middle element, or the mean of the two middle ones, along axes.
@@ -284,7 +284,7 @@ def median(a: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_inpu
     return _quantile("median", a, 0.5, axis, "midpoint", keepdims, False)
 
 
-@public("axis", "out", "overwrite_input", "keepdims")
+@public_api("axis", "out", "overwrite_input", "keepdims")
 def nanmedian(a: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
               keepdims: bool = False) -> Array:
     """`median` ignoring NaN.

@@ -9,7 +9,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import check_axis, get_concrete_value, Tracer, typeof
 
 from .._core.promotion import aval, cast, literal, pair, promote_all
-from .._core.public_api import core, public
+from .._core.public_api import jitted_core, public_api
 from .._core.select import choose_by
 from .._core.conversion import asarray, put
 from .._elementwise.logic import logical_and
@@ -100,7 +100,7 @@ def _unique_of_nothing(ar: Any, fill_value: Any, axis: int | None, size: int) ->
     return values, zeros(size, d), zeros(ar.shape if axis is None else 0, d), zeros(size, d)
 
 
-@core("axis", "equal_nan", "size", name="unique")
+@jitted_core("axis", "equal_nan", "size", name="unique")
 def _unique(ar: Any, fill_value: Any, axis: int | None, equal_nan: bool, size: int) -> tuple[Any, ...]:
     shape = typeof(ar).shape
     if axis is None:
@@ -260,7 +260,7 @@ def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: Array
     return unique(x, equal_nan=False, size=size, fill_value=fill_value)
 
 
-@public("assume_unique", "invert", "method")
+@public_api("assume_unique", "invert", "method")
 def isin(element: ArrayLike, test_elements: ArrayLike, assume_unique: bool = False, invert: bool = False, *,
          method: str = "auto") -> Array:
     """Whether each element is among `test_elements`.

@@ -10,7 +10,7 @@ from lamina_tracing.extend import check_axis, typeof
 
 from .._core.promotion import aval, cast
 from .._core.named_axes import along_axis
-from .._core.public_api import public
+from .._core.public_api import public_api
 from .._core.conversion import asarray
 from .._shape.layout import ravel
 
@@ -32,7 +32,7 @@ def _kind(call: str, kind: Any, order: Any) -> None:
         raise ValueError(f"{call}: unknown kind {kind!r}; every sort here is the same, stable unless stable=False")
 
 
-@public("axis", "kind", "order", "stable", "descending")
+@public_api("axis", "kind", "order", "stable", "descending")
 @along_axis()
 def sort(a: ArrayLike, axis: int | None = -1, *, kind: str | None = None, order: None = None, stable: bool = True,
          descending: bool = False) -> Array:
@@ -64,7 +64,7 @@ def sort(a: ArrayLike, axis: int | None = -1, *, kind: str | None = None, order:
     return lax.rev(out, (at,)) if descending else out
 
 
-@public("axis", "kind", "order", "stable", "descending")
+@public_api("axis", "kind", "order", "stable", "descending")
 @along_axis()
 def argsort(a: ArrayLike, axis: int | None = -1, *, kind: str | None = None, order: None = None, stable: bool = True,
             descending: bool = False) -> Array:
@@ -100,7 +100,7 @@ def argsort(a: ArrayLike, axis: int | None = -1, *, kind: str | None = None, ord
     return lax.rev(out, (at,)) if descending else out
 
 
-@public("axis")
+@public_api("axis")
 @along_axis()
 def lexsort(keys: Sequence[ArrayLike] | ArrayLike, axis: int = -1) -> Array:
     """Positions that sort by several keys, the last one first.
@@ -133,7 +133,7 @@ def lexsort(keys: Sequence[ArrayLike] | ArrayLike, axis: int = -1) -> Array:
     return lax.sort([*keys[::-1], places], at, num_keys=len(keys))[-1]
 
 
-@public()
+@public_api()
 def sort_complex(a: ArrayLike) -> Array:
     """Elements sorted along the last axis, as complex numbers.
 
@@ -161,7 +161,7 @@ def _kth(call: str, kth: Any, n: int) -> None:
     check_axis(call, kth, n)
 
 
-@public("kth", "axis")
+@public_api("kth", "axis")
 @along_axis()
 def partition(a: ArrayLike, kth: int, axis: int | None = -1) -> Array:
     """Elements rearranged so that those before position `kth` are not larger, those after it not smaller.
@@ -187,7 +187,7 @@ def partition(a: ArrayLike, kth: int, axis: int | None = -1) -> Array:
     return sort(a, at)
 
 
-@public("kth", "axis")
+@public_api("kth", "axis")
 @along_axis()
 def argpartition(a: ArrayLike, kth: int, axis: int | None = -1) -> Array:
     """Positions that would partition the elements.

@@ -15,7 +15,7 @@ from lamina_tracing.lax import factorizations as _linalg
 from .._elementwise import special, ufuncs
 from .._shape import layout
 from .._core.promotion import convert, literal, to_inexact
-from .._core.public_api import public
+from .._core.public_api import public_api
 from .._core.select import choose_by
 from .._indexing.take import take_along_axis
 
@@ -70,7 +70,7 @@ def adjoint(x: Any) -> Any:
     return ufuncs.conj(layout.matrix_transpose(x))
 
 
-@public("upper", "symmetrize_input")
+@public_api("upper", "symmetrize_input")
 def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
     """The lower triangular factor L of Hermitian positive definite matrices: `a = L L^H`.
 
@@ -96,7 +96,7 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
     return adjoint(out) if upper else out
 
 
-@public("mode")
+@public_api("mode")
 def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     """The factors of `a = Q R`: Q with orthonormal columns, R upper triangular.
 
@@ -128,7 +128,7 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     return r if mode == "r" else QRResult(q, r)
 
 
-@public("full_matrices", "compute_uv", "hermitian", "subset_by_index")
+@public_api("full_matrices", "compute_uv", "hermitian", "subset_by_index")
 def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
         subset_by_index: tuple[int, int] | None = None) -> Any:
     """The singular value decomposition `a = U diag(S) Vh`, singular values descending.
@@ -173,7 +173,7 @@ def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermi
     return SVDResult(v, s, adjoint(ufuncs.multiply(v, layout.expand_dims(sign, -2))))
 
 
-@public()
+@public_api()
 def svdvals(x: ArrayLike, /) -> Array:
     """The singular values of matrices, descending.
 
@@ -194,7 +194,7 @@ def svdvals(x: ArrayLike, /) -> Array:
     return svd(x, False, False)
 
 
-@public("UPLO", "symmetrize_input")
+@public_api("UPLO", "symmetrize_input")
 def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
     """Eigenvalues, ascending, and eigenvectors, in columns, of Hermitian matrices.
 
@@ -222,7 +222,7 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
     return EighResult(w, v)
 
 
-@public("UPLO", "symmetrize_input")
+@public_api("UPLO", "symmetrize_input")
 def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
     """The eigenvalues of Hermitian matrices, ascending.
 
@@ -246,7 +246,7 @@ def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = T
     return eigh(a, UPLO, symmetrize_input).eigenvalues
 
 
-@public()
+@public_api()
 def eig(a: ArrayLike) -> EigResult:
     """Eigenvalues and right eigenvectors, in columns, of square matrices.
 
@@ -268,7 +268,7 @@ def eig(a: ArrayLike) -> EigResult:
     return EigResult(*_linalg.eig(matrices("eig", a, square=True), compute_left_eigenvectors=False))
 
 
-@public()
+@public_api()
 def eigvals(a: ArrayLike) -> Array:
     """The eigenvalues of square matrices.
 

@@ -15,7 +15,7 @@ from .._elementwise import ufuncs
 from .._reductions import reductions
 from .._shape import joining, layout
 from .._core.promotion import convert, literal
-from .._core.public_api import public
+from .._core.public_api import public_api
 from .._core.select import choose_by
 from .._indexing.diagonals import diagonal as _diagonal
 from ._decompositions import adjoint, matrices
@@ -41,7 +41,7 @@ def _signs(pivots: Any, d: np.dtype) -> Any:
     return choose_by(lax.eq(lax.rem(moved, np.int32(2)), np.int32(1)), literal(-1, d), literal(1, d))
 
 
-@public("method")
+@public_api("method")
 def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
     """Sign and logarithm of the size of determinants, which themselves may overflow.
 
@@ -187,7 +187,7 @@ def _expanded(a: Any, columns: tuple[int, ...], row: int) -> Any:
     return total
 
 
-@public()
+@public_api()
 def det(a: ArrayLike) -> Array:
     """The determinants of square matrices.
 

@@ -16,7 +16,7 @@ from .._elementwise.logic import isnan
 from .._reductions import reductions
 from .._shape import layout
 from .._core.promotion import literal, to_inexact
-from .._core.public_api import public
+from .._core.public_api import public_api
 from .._core.select import choose_by
 from .._core.conversion import asarray, own_array
 from .._core.named_axes import ReductionAxes, all_in_front, axes_of
@@ -78,7 +78,7 @@ def _matrix(x: Any, axes: tuple[Any, ...], order: Any, keepdims: bool) -> Any:
     raise ValueError(f"norm: {order!r} is no matrix norm; use None, 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
 
 
-@public("ord", "axis", "keepdims")
+@public_api("ord", "axis", "keepdims")
 def norm(x: ArrayLike, ord: float | str | None = None, axis: AxisLike = None, keepdims: bool = False) -> Array:
     """Size of vectors or matrices.
 
@@ -129,7 +129,7 @@ def norm(x: ArrayLike, ord: float | str | None = None, axis: AxisLike = None, ke
     raise ValueError(f"norm: axis must name one or two axes; got {axis!r}")
 
 
-@public("axis", "keepdims", "ord")
+@public_api("axis", "keepdims", "ord")
 def vector_norm(x: ArrayLike, /, *, axis: AxisLike = None, keepdims: bool = False,
                 ord: float | str | None = 2) -> Array:
     """Size of vectors along axes.
@@ -160,7 +160,7 @@ def vector_norm(x: ArrayLike, /, *, axis: AxisLike = None, keepdims: bool = Fals
     return _vector(x, axes_of("vector_norm", axis, n), ord, keepdims)
 
 
-@public("keepdims", "ord")
+@public_api("keepdims", "ord")
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Array:
     """Size of the matrices in the last two axes.
 
@@ -190,7 +190,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | N
     return _matrix(x, (n - 2, n - 1), ord, keepdims)
 
 
-@public("p")
+@public_api("p")
 def cond(x: ArrayLike, p: Any = None) -> Array:
     """Condition numbers: by how much matrices may amplify relative errors.
 
@@ -226,7 +226,7 @@ def _unless_nan(number: Any, x: Any) -> Any:
     return choose_by(lax.bitwise_and(isnan(number), lax.bitwise_not(told)), np.inf, number)
 
 
-@public("n")
+@public_api("n")
 def matrix_power(a: ArrayLike, n: int) -> Array:
     """The product of `n` copies of square matrices, by repeated squaring.
 
@@ -296,7 +296,7 @@ def multi_dot(arrays: Sequence[ArrayLike] | ArrayLike, *, precision: Any = None)
     return einsum(",".join(terms) + "->" + out, *xs, optimize="auto", precision=precision)
 
 
-@public("axis")
+@public_api("axis")
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     """Cross product of vectors of length 3.
 
@@ -322,7 +322,7 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     return products.cross(x1, x2, axis=axis)
 
 
-@public("offset")
+@public_api("offset")
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
     """The diagonals of the matrices in the last two axes.
 
@@ -344,7 +344,7 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
     return _diagonal(x, offset, -2, -1)
 
 
-@public("offset", "dtype")
+@public_api("offset", "dtype")
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Array:
     """The sums of the diagonals of the matrices in the last two axes.
 

@@ -1,4 +1,4 @@
-"""The pseudo-inverse and its slope, also where singular values that are not zero are cut off."""
+"""The pseudo-inverse and its derivative, also where singular values that are not zero are cut off."""
 from __future__ import annotations
 
 from functools import partial
@@ -13,7 +13,7 @@ from lamina_tracing.extend import typeof
 from .._products import products
 from .._elementwise import ufuncs
 from .._core.select import choose_by
-from .._core.public_api import public
+from .._core.public_api import public_api
 from .._shape import layout
 from ._decompositions import adjoint, matrices, svd
 from ._solving import above, beside, inverses, of_largest
@@ -37,7 +37,8 @@ def _from_svd(rtol: Any, u: Any, s: Any, vh: Any) -> tuple[Any, Any]:
 
 @partial(custom_jvp, nondiff_argnums=(2, 3))
 def _parts(a: Any, rtol: Any, hermitian: bool, cut: bool) -> tuple[Any, ...]:
-    """P = pinv(a), the projectors 1 - K P and 1 - P K, K being what is kept of a, and what is cut off, a - K. The slopes of all
+    """P = pinv(a), the projectors 1 - K P and 1 - P K, K being what is kept of a, and what is cut off, a - K. The
+    derivatives of all
     are made of these alone: as differences they would lose the digits of the condition twice."""
     u, s, vh = svd(a, False, True, hermitian)
     p, good = _from_svd(rtol, u, s, vh)
@@ -82,7 +83,7 @@ def _solved(args: Any, hermitian: bool, p: Any, rest: Any, right: Any) -> Any:
                                lambda _, c: ufuncs.conj(solve(_, ufuncs.conj(c))))
 
 
-def _slope(p: Any, da: Any, turn: Any, back: Any) -> Any:
+def _derivative(p: Any, da: Any, turn: Any, back: Any) -> Any:
     """Golub and Pereyra (1973), 4.12, for matrices whose rank does not change."""
     turned = ufuncs.add(_matmul(turn, p), _matmul(p, adjoint(back)))
     return ufuncs.subtract(turned, _matmul(_matmul(p, da), p))
@@ -91,21 +92,21 @@ def _slope(p: Any, da: Any, turn: Any, back: Any) -> Any:
 @_pinv.defjvp
 def _pinv_jvp(hermitian: bool, cut: bool, primals: Any, tangents: Any) -> Any:
     parts, *turns = _turns(primals, tangents[0], hermitian, cut)
-    return parts[0], _slope(parts[0], *turns)
+    return parts[0], _derivative(parts[0], *turns)
 
 
 @_parts.defjvp
 def _parts_jvp(hermitian: bool, cut: bool, primals: Any, tangents: Any) -> Any:
     parts, da, turn, back = _turns(primals, tangents[0], hermitian, cut)
     p, left, right, *rest = parts
-    changes = [_slope(p, da, turn, back), *[ufuncs.negative(ufuncs.add(x, adjoint(x))) for x in (back, turn)]]
+    changes = [_derivative(p, da, turn, back), *[ufuncs.negative(ufuncs.add(x, adjoint(x))) for x in (back, turn)]]
     if cut:
         turned = ufuncs.add(_matmul(rest[0], turn), _matmul(adjoint(back), rest[0]))
         changes.append(ufuncs.subtract(_matmul(_matmul(left, da), right), turned))
     return parts, tuple(changes)
 
 
-@public("hermitian")
+@public_api("hermitian")
 def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False, *,
          rcond: ArrayLike | None = None) -> Array:
     """The pseudo-inverse of Moore and Penrose, by singular values.

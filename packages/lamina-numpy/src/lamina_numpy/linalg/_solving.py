@@ -18,7 +18,7 @@ from .._elementwise import ufuncs
 from .._reductions import reductions
 from .._shape import layout
 from .._core.promotion import aval, broadcast, broadcast_shapes_of, cast, literal, to_inexact
-from .._core.public_api import core, public
+from .._core.public_api import jitted_core, public_api
 from .._core.select import choose_by
 from .._creation.creation import eye
 from .._indexing.take import take_along_axis
@@ -67,7 +67,7 @@ def _same_dtype(call: str, a: Any, b: Any) -> tuple[Any, Any]:
     return cast(a, d), cast(b, d)
 
 
-@public()
+@public_api()
 def solve(a: ArrayLike, b: ArrayLike) -> Array:
     """The solution x of `a x = b`.
 
@@ -100,7 +100,7 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
     return solve_stacks(a, b)
 
 
-@public()
+@public_api()
 def inv(a: ArrayLike) -> Array:
     """The inverse of square matrices.
 
@@ -125,7 +125,7 @@ def inv(a: ArrayLike) -> Array:
     return solve_stacks(a, eye(t.shape[-1], dtype=t.dtype))
 
 
-@public("ind")
+@public_api("ind")
 def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     """The inverse of an array seen as a square matrix from its last axes to its first.
 
@@ -153,7 +153,7 @@ def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     return layout.reshape(inv(layout.reshape(a, (n, m))), shape[ind:] + shape[:ind])
 
 
-@public("axes")
+@public_api("axes")
 def tensorsolve(a: ArrayLike, b: ArrayLike, axes: AxisLike = None) -> Array:
     """The x with `tensordot(a, x, x.ndim) = b`.
 
@@ -221,7 +221,7 @@ def inverses(s: Any, good: Any) -> Any:
     return choose_by(good, lax.div(one, choose_by(good, s, one)), zero)
 
 
-@public("hermitian")
+@public_api("hermitian")
 def matrix_rank(M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool = False,
                 tol: ArrayLike | None = None) -> Array:
     """The rank of matrices: how many singular values are above a limit.
@@ -290,7 +290,7 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None, *,
     return x, residuals, rank, s
 
 
-@core(name="lstsq")
+@jitted_core(name="lstsq")
 def _lstsq(a: Any, b: Any, rcond: Any) -> Any:
     a, b = _same_dtype("lstsq", a, b)
     a = matrices("lstsq", a)

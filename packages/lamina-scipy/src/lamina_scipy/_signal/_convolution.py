@@ -7,14 +7,14 @@ from typing import Any
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, dtypes
-from lamina_numpy.extend import public, to_inexact
+from lamina_numpy.extend import public_api, to_inexact
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import check_axis, typeof
 
 __all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "fftconvolve"]
 
 
-@public("mode", "method", "precision")
+@public_api("mode", "method", "precision")
 def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto", precision: Any = None) -> Array:
     """The convolution of two arrays along all axes.
 
@@ -41,7 +41,7 @@ def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "
     return _by("convolve", in1, in2, mode, method, precision, False)
 
 
-@public("mode", "method", "precision")
+@public_api("mode", "method", "precision")
 def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto", precision: Any = None) -> Array:
     """The cross-correlation of two arrays along all axes: `in1` with `in2` reversed and conjugated.
 
@@ -68,7 +68,7 @@ def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = 
     return _by("correlate", in1, in2, mode, method, precision, True)
 
 
-@public("mode", "boundary", "precision")
+@public_api("mode", "boundary", "precision")
 def convolve2d(in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: str = "fill", fillvalue: ArrayLike = 0,
                precision: Any = None) -> Array:
     """The convolution of two matrices.
@@ -98,7 +98,7 @@ def convolve2d(in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: str
     return _in_the_plane("convolve2d", in1, in2, mode, boundary, fillvalue, precision, False)
 
 
-@public("mode", "boundary", "precision")
+@public_api("mode", "boundary", "precision")
 def correlate2d(in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: str = "fill", fillvalue: ArrayLike = 0,
                 precision: Any = None) -> Array:
     """The cross-correlation of two matrices.
@@ -129,7 +129,7 @@ def correlate2d(in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: st
     return _in_the_plane("correlate2d", in1, in2, mode, boundary, fillvalue, precision, True)
 
 
-@public("mode", "axes")
+@public_api("mode", "axes")
 def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: Sequence[int] | None = None) -> Array:
     """The convolution of two arrays by Fourier transforms.
 

@@ -7,14 +7,14 @@ from typing import Any
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import ShapeError
-from lamina_numpy.extend import own_terms, public, to_inexact
+from lamina_numpy.extend import ignore_strict_promotion, public_api, to_inexact
 from lamina_tracing import Array, ArrayLike
 from lamina_tracing.extend import check_axis, typeof
 
 __all__ = ["detrend"]
 
 
-@public("axis", "type", "bp", "overwrite_data")
+@public_api("axis", "type", "bp", "overwrite_data")
 def detrend(data: ArrayLike, axis: int = -1, type: str = "linear", bp: int | Sequence[int] = 0,
             overwrite_data: None = None) -> Array:
     """What is left when a straight line, or the mean, is taken off.
@@ -55,7 +55,7 @@ def detrend(data: ArrayLike, axis: int = -1, type: str = "linear", bp: int | Seq
     return lnp.moveaxis(lnp.concatenate([_without_line(x[..., i:j]) for i, j in zip(places, places[1:])], -1), -1, axis)
 
 
-@own_terms
+@ignore_strict_promotion
 def _without_line(x: Any) -> Any:
     n = typeof(x).shape[-1]
     real = np.finfo(typeof(x).dtype).dtype

@@ -8,7 +8,7 @@ from typing import Any
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import ShapeError, dtypes
-from lamina_numpy.extend import own_terms, to_inexact
+from lamina_numpy.extend import ignore_strict_promotion, to_inexact
 from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import check_axis, typeof
 
@@ -295,7 +295,7 @@ def _transforms(x: Any, w: Any, plan: _Plan, detrend: Any, one_sided: bool) -> A
     return lnp.fft.rfft(parts, plan.nfft) if one_sided else lnp.fft.fft(parts, plan.nfft)
 
 
-@own_terms
+@ignore_strict_promotion
 def _stft_plain(x: Any, w: Any, plan: _Plan, detrend: Any, onesided: bool, boundary: str | None, padded: bool) -> Any:
     half, last = plan.size // 2, [(0, 0)] * (len(typeof(x).shape) - 1)
     if boundary:
@@ -319,7 +319,7 @@ def _stft(x: Any, w: Any, plan: _Plan, detrend: Any, onesided: bool, boundary: A
     return _stft_jitted(x, w, plan, detrend, bool(onesided), boundary, bool(padded)), length
 
 
-@own_terms
+@ignore_strict_promotion
 def _istft_plain(z: Any, w: Any, plan: _Plan, onesided: bool, boundary: bool) -> Any:
     z = lnp.swapaxes(z, -1, -2)
     count = typeof(z).shape[-2]
@@ -362,7 +362,7 @@ def _csd(call: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, noverlap
     return plan.frequencies(fs, _one_sided(x, onesided), real), lnp.moveaxis(power, -1, place)
 
 
-@own_terms
+@ignore_strict_promotion
 def _power_plain(x: Any, y: Any, w: Any, fs: Any, plan: _Plan, detrend: Any, onesided: bool, scaling: str, average: str) -> Any:
     half = _one_sided(x, onesided)
     a = _transforms(x, w, plan, detrend, half)

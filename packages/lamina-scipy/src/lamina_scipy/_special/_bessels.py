@@ -8,11 +8,11 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import SymbolicZero, custom_jvp
 from lamina_ir import dtypes
-from lamina_numpy.extend import public
+from lamina_numpy.extend import public_api
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._util import by_dtype, horner, real, slopes, whole_number, within
+from .._util import by_dtype, horner, real, derivatives, whole_number, within
 
 __all__ = ["bessel_jn", "i0", "i0e", "i1", "i1e"]
 
@@ -26,31 +26,31 @@ def _times_exp(x, scaled):
 
 
 def _ratio(x):
-    """i1(x) / x: near 0 by its series, whose own slope keeps its digits."""
+    """i1(x) / x: near 0 by its series, whose own derivative keeps its digits."""
     small = lnp.abs(x) < 2.0
     y = within(small, x, 0.0)
     series = horner(0.25 * y * y, _RATIO)
     return lnp.where(small, series, _i1(x) / within(lnp.logical_not(small), x, 4.0))
 
 
-@slopes(lambda out, x: _i1(x))
+@derivatives(lambda out, x: _i1(x))
 def _i0(x):
     return _times_exp(x, lax.bessel_i0e(x))
 
 
-def _i1_slope(out, x):
+def _i1_derivative(out, x):
     above = _i0(x)
     finite = above < np.inf
     return lnp.where(finite, above - _ratio(within(finite, x, 1.0)), above)
 
 
-@slopes(_i1_slope)
+@derivatives(_i1_derivative)
 def _i1(x):
     scaled = lax.bessel_i1e(x)
     return lnp.where(lnp.isinf(x), x, _times_exp(x, scaled))
 
 
-@public()
+@public_api()
 def i0(x: ArrayLike) -> Array:
     """The modified Bessel function of order 0.
 
@@ -71,7 +71,7 @@ def i0(x: ArrayLike) -> Array:
     return real("i0", _i0, x)
 
 
-@public()
+@public_api()
 def i0e(x: ArrayLike) -> Array:
     """`exp(-|x|) * i0(x)`.
 
@@ -92,7 +92,7 @@ def i0e(x: ArrayLike) -> Array:
     return real("i0e", lax.bessel_i0e, x)
 
 
-@public()
+@public_api()
 def i1(x: ArrayLike) -> Array:
     """The modified Bessel function of order 1.
 
@@ -113,7 +113,7 @@ def i1(x: ArrayLike) -> Array:
     return real("i1", _i1, x)
 
 
-@public()
+@public_api()
 def i1e(x: ArrayLike) -> Array:
     """`exp(-|x|) * i1(x)`.
 
@@ -205,13 +205,13 @@ def _bessel(z: Any, v: int, least: int) -> Any:
         if isinstance(tangents[0], SymbolicZero):
             return out, lnp.zeros_like(out)
         all_of = _bessel(primals[0], v + 1, least)  # J(k)' = (J(k - 1) - J(k + 1)) / 2, and J0' = -J1
-        slope = lnp.concatenate([-all_of[1:2], 0.5 * (all_of[:v] - all_of[2:v + 2])])
-        return out, slope * tangents[0]
+        derivative = lnp.concatenate([-all_of[1:2], 0.5 * (all_of[:v] - all_of[2:v + 2])])
+        return out, derivative * tangents[0]
     ruled.defjvp(rule, symbolic_zeros=True)
     return ruled(z)
 
 
-@public("v", "n_iter")
+@public_api("v", "n_iter")
 def bessel_jn(z: ArrayLike, *, v: int, n_iter: int = 50) -> Array:
     """The Bessel functions of the first kind of the orders 0 to v.
 

@@ -11,7 +11,7 @@ import numpy as np
 from lamina_tracing import lax
 from lamina_tracing.extend import typeof
 
-from .._util import by_dtype, horner, slopes, within
+from .._util import by_dtype, horner, derivatives, within
 from ._log_gamma import DIGAMMA, NARROW_STIRLING, STIRLING, near_gammaln
 
 __all__ = ["drop_of", "log1p_of", "log_ratio_of", "rest_of"]
@@ -27,7 +27,7 @@ def log1p_of(x):
     return lnp.where(far, lnp.log(1.0 + within(far, x, -0.5)), lnp.log1p(within(lnp.logical_not(far), x, 0.0)))
 
 
-@slopes(lambda out, x, y: 1.0 / x, lambda out, x, y: -1.0 / y)
+@derivatives(lambda out, x, y: 1.0 / x, lambda out, x, y: -1.0 / y)
 def log_ratio_of(x, y):
     """log(x / y), exact to the last digits where both are close, and without overflow of the ratio."""
     ratio = x / y
@@ -37,20 +37,20 @@ def log_ratio_of(x, y):
     return lnp.where(close, near, lnp.where(usual, lnp.log(within(usual, ratio, 1.0)), lnp.log(x) - lnp.log(y)))
 
 
-def _drop_slope_a(out, a, c, d):
-    """At a = 0 without -log a, as the slope of `rest_of` is there: their difference has none."""
+def _drop_derivative_a(out, a, c, d):
+    """At a = 0 without -log a, as the derivative of `rest_of` is there: their difference has none."""
     some = a > 0
     near = some & (lnp.abs(d) < 0.5 * a)
     small = lnp.log1p(within(near, d, 0.0) / within(near, a, 1.0))
     return lnp.where(near, small, log_ratio_of(c, within(some, a, 1.0)))
 
 
-def _drop_slope_c(out, a, c, d):
+def _drop_derivative_c(out, a, c, d):
     return lnp.where(a == 0, -1.0, -d / within(a != 0, c, 1.0))
 
 
-# The slope of d is in those of a and c, of which d is the difference: parts that are large where c is small do not meet.
-@slopes(_drop_slope_a, _drop_slope_c, lambda out, a, c, d: lnp.zeros_like(out))
+# The derivative of d is in those of a and c, of which d is the difference: parts that are large where c is small do not meet.
+@derivatives(_drop_derivative_a, _drop_derivative_c, lambda out, a, c, d: lnp.zeros_like(out))
 def drop_of(a, c, d):
     """a log(c / a) - d of arrays none below 0, where d is c - a; -d at a = 0. With u = d / a it is a (log(1 + u) - u), where
     u is small by powers of r = u / (2 + u): log(1 + u) = 2 artanh r (DLMF 4.6.2), and 2 r - u = -r u."""
@@ -64,14 +64,14 @@ def drop_of(a, c, d):
     return lnp.where(near & (a > 0), a * r * (2.0 * r * r * odd - v), other)
 
 
-def _rest_slope(out, x):
+def _rest_derivative(out, x):
     large = x >= 8.0
     v, y = 1.0 / within(large, x, 8.0), within(lnp.logical_not(large), x, 1.0)
     far = v * (0.5 + v * horner(v * v, DIGAMMA[by_dtype(x, 4, 0):]))
     return lnp.where(large, far, lax.digamma(y + 1.0) - lnp.log(within(y > 0, y, 1.0)))  # at 0 without log 0
 
 
-@slopes(_rest_slope)
+@derivatives(_rest_derivative)
 def rest_of(x):
     """log x! - x log x + x of arrays none below 0."""
     from_ = by_dtype(x, 2.5, 8.0)

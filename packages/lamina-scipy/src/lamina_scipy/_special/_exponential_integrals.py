@@ -6,11 +6,11 @@ from typing import Any
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import dtypes
-from lamina_numpy.extend import public
+from lamina_numpy.extend import public_api
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._util import by_dtype, horner, no_slope, real, slopes, within
+from .._util import by_dtype, horner, no_derivative, real, derivatives, within
 from ._binomial_deviance import log1p_of
 
 __all__ = ["exp1", "expi", "expn", "spence"]
@@ -67,13 +67,13 @@ def _near_zero(n, x):
     return _until_settled((first, lnp.ones_like(x)), step)[0]
 
 
-def _expn_slope(out, n, x):
+def _expn_derivative(out, n, x):
     below = _expn(within(n >= 1, n - 1.0, 0.0), within(n >= 1, x, 1.0))
     y = within(n == 0, x, 1.0)
     return lnp.where(n == 0, -lnp.exp(-y) * (1.0 + 1.0 / y) / y, -below)
 
 
-@slopes(no_slope("expn", "n"), _expn_slope)
+@derivatives(no_derivative("expn", "n"), _expn_derivative)
 def _expn(n, x):
     """The generalised exponential integral of arrays."""
     good = (n >= 1) & (n == lnp.floor(n)) & (x > 0) & (x < np.inf)
@@ -95,14 +95,14 @@ def exp1_of(x):
     return _expn(lnp.ones_like(x), x)
 
 
-@slopes(lambda out, x: out * (1.0 - 1.0 / x))
-def _expi_slope(x):
+@derivatives(lambda out, x: out * (1.0 - 1.0 / x))
+def _expi_derivative(x):
     """exp(x) / x, which overflows later than its dividend."""
     half = lnp.exp(0.5 * x)
     return lnp.where(x == np.inf, np.inf, half / x * half)
 
 
-@slopes(lambda out, x: _expi_slope(x))
+@derivatives(lambda out, x: _expi_derivative(x))
 def _expi(x):
     left = x < 0
     edge = by_dtype(x, 20.0, 40.0)
@@ -137,14 +137,14 @@ def _li2(z):
     return u * horner(u * u, _DILOGARITHM) - 0.25 * u * u
 
 
-def _spence_slope(out, x):
+def _spence_derivative(out, x):
     w = x - 1.0
-    close = lnp.abs(w) < 0.1  # wide enough for the slope's own slope
+    close = lnp.abs(w) < 0.1  # wide enough for the derivative's own derivative
     series = horner(within(close, w, 0.0), [(-1) ** k / (k + 1) for k in range(by_dtype(x, 9, 18), -1, -1)])
     return lnp.where(close, -series, -lnp.log(x) / within(lnp.logical_not(close), w, 1.0))
 
 
-@slopes(_spence_slope)
+@derivatives(_spence_derivative)
 def _spence(x):
     sixth = np.pi ** 2 / 6
     low, mid = x < 0.5, lnp.logical_and(x >= 0.5, x <= 2.0)
@@ -159,7 +159,7 @@ def _spence(x):
     return lnp.where(x == 0, sixth, lnp.where(x == np.inf, -np.inf, lnp.where(x > 0, value, np.nan)))
 
 
-@public()
+@public_api()
 def exp1(x: ArrayLike) -> Array:
     """The exponential integral: that of `exp(-t) / t` from x to infinity.
 
@@ -180,7 +180,7 @@ def exp1(x: ArrayLike) -> Array:
     return real("exp1", exp1_of, x)
 
 
-@public()
+@public_api()
 def expi(x: ArrayLike) -> Array:
     """The exponential integral Ei, the principal value of that of `exp(t) / t` from minus infinity to x.
 
@@ -201,7 +201,7 @@ def expi(x: ArrayLike) -> Array:
     return real("expi", _expi, x)
 
 
-@public()
+@public_api()
 def expn(n: ArrayLike, x: ArrayLike) -> Array:
     """The integral of `exp(-x t) / t**n` over t from 1 to infinity.
 
@@ -225,7 +225,7 @@ def expn(n: ArrayLike, x: ArrayLike) -> Array:
     return real("expn", _expn, n, x)
 
 
-@public()
+@public_api()
 def spence(x: ArrayLike) -> Array:
     """The integral of `log(t) / (1 - t)` from 1 to x: the dilogarithm of `1 - x`.
 

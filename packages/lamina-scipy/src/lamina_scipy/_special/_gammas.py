@@ -6,11 +6,11 @@ import math
 import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import jvp
-from lamina_numpy.extend import public
+from lamina_numpy.extend import public_api
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._util import by_dtype, floats, horner, real, slopes, whole_number, within
+from .._util import by_dtype, floats, horner, real, derivatives, whole_number, within
 from ._log_gamma import DIGAMMA, STIRLING, single_gammaln
 from ._zetas import digamma_of, zeta_of_whole
 
@@ -67,7 +67,7 @@ def _positive_gamma(x):
     return lnp.where(x < 11.0, small, lnp.where(x < top, large, lnp.where(lnp.isnan(x), x, np.inf)))
 
 
-@slopes(lambda out, x: out * digamma_of(x))
+@derivatives(lambda out, x: out * digamma_of(x))
 def gamma_of(x):
     """The gamma function of an array."""
     right = x >= 0.5
@@ -86,7 +86,7 @@ def gammaln_after_one(z):
 
 
 def expm1_quotient(h):
-    """(exp(h) - 1) / h, whose slopes keep their digits at 0."""
+    """(exp(h) - 1) / h, whose derivatives keep their digits at 0."""
     near = lnp.abs(h) < 0.5
     series = horner(within(near, h, 0.0), [1.0 / math.factorial(k + 1) for k in range(13, -1, -1)])
     h = within(lnp.logical_not(near), h, 1.0)
@@ -104,7 +104,7 @@ def gamma_above_small(a, x):
     return -level * expm1_quotient(a * level) - lnp.exp(a * level) * total
 
 
-@slopes(lambda out, x: digamma_of(x))
+@derivatives(lambda out, x: digamma_of(x))
 def gammaln_of(x):
     """log |gamma| of an array; in float64 near its zeros 1 and 2 by a series that keeps the digits."""
     if typeof(x).dtype == np.float32:
@@ -129,7 +129,7 @@ def log_ratio(x, m):
     return (x + m - 0.5) * lnp.log1p(shift) + m * (lnp.log(x) - 1.0) + (stirling(x + m) - stirling(x))
 
 
-@slopes(lambda out, x, h: jvp(lambda x: _digamma_step(x, h), (x,), (lnp.ones_like(x),))[1],
+@derivatives(lambda out, x, h: jvp(lambda x: _digamma_step(x, h), (x,), (lnp.ones_like(x),))[1],
         lambda out, x, h: jvp(digamma_of, (x + h,), (lnp.ones_like(h),))[1])
 def digamma_step(x, h):
     """digamma(x + h) - digamma(x) of arrays of one shape, to the last digits however small h is beside x."""
@@ -162,7 +162,7 @@ def _digamma_rest(x, h):
 
 
 def digamma_quotient(x, h):
-    """(digamma(x + h) - digamma(x)) / h of small h, whose slopes keep their digits; left of 0 as `_digamma_step`."""
+    """(digamma(x + h) - digamma(x)) / h of small h, whose derivatives keep their digits; left of 0 as `_digamma_step`."""
     left = x < 0
     sines = within(left, sin_pi(x + h) * sin_pi(x), 1.0)
     square = (np.pi * h) ** 2
@@ -173,9 +173,9 @@ def digamma_quotient(x, h):
     return lnp.where(left, turned - value, value)
 
 
-@slopes(lambda out, value, z: lnp.ones_like(out), lambda out, value, z: lnp.where(is_pole(z), np.nan, 0.0))
+@derivatives(lambda out, value, z: lnp.ones_like(out), lambda out, value, z: lnp.where(is_pole(z), np.nan, 0.0))
 def at_pole(value, z):
-    """A slope that is known at a point only: its own slope is not."""
+    """A derivative that is known at a point only: its own derivative is not."""
     return value
 
 
@@ -200,19 +200,19 @@ def _poch_first(out, z, m):
     return lnp.where(alone, at_zero, out * _none_where(is_pole(y) & lnp.logical_not(both), y, step))
 
 
-def _poch_slope_m(out, z, m):
+def _poch_derivative_m(out, z, m):
     y = z + m
     pole = is_pole(y)
     return out * _none_where(pole & (out != 0), y, digamma_of(within(lnp.logical_not(pole), y, 1.0)))
 
 
 def _none_where(condition, x, value):
-    """No number there, of which the slopes in x are none either."""
+    """No number there, of which the derivatives in x are none either."""
     return lnp.where(condition, np.nan * within(condition, x, 0.0), value)
 
 
 def _poch_twice(plain, _, z, m):
-    """The second slope in z; near 0, -1, ... by gamma(z + m) gamma(1 - z) sin(pi z) / pi, as terms like 1 / z cancel."""
+    """The second derivative in z; near 0, -1, ... by gamma(z + m) gamma(1 - z) sin(pi z) / pi, as terms like 1 / z cancel."""
     def first(z, m):
         high, turned = z + m, 1.0 - z
         step = digamma_of(high) - digamma_of(turned)
@@ -225,7 +225,7 @@ def _poch_twice(plain, _, z, m):
     return lnp.where(near, jvp(lambda p: first(p, h), (p,), (lnp.ones_like(p),))[1], plain)
 
 
-@slopes(_poch_first, _poch_slope_m, seconds={(0, 0): _poch_twice})
+@derivatives(_poch_first, _poch_derivative_m, seconds={(0, 0): _poch_twice})
 def _poch(z, m):
     y = z + m
     over, under = is_pole(y), is_pole(z)
@@ -241,7 +241,7 @@ def _poch(z, m):
     return lnp.where(lnp.isnan(y), y, lnp.where(both, sign * value, lnp.where(under, 0.0, lnp.where(over, np.inf, value))))
 
 
-@public()
+@public_api()
 def gamma(x: ArrayLike) -> Array:
     """The gamma function.
 
@@ -262,7 +262,7 @@ def gamma(x: ArrayLike) -> Array:
     return real("gamma", gamma_of, x)
 
 
-@public()
+@public_api()
 def gammaln(x: ArrayLike) -> Array:
     """The logarithm of the size of gamma.
 
@@ -284,7 +284,7 @@ def gammaln(x: ArrayLike) -> Array:
     return real("gammaln", gammaln_of, x)
 
 
-@public()
+@public_api()
 def gammasgn(x: ArrayLike) -> Array:
     """The sign of gamma.
 
@@ -305,7 +305,7 @@ def gammasgn(x: ArrayLike) -> Array:
     return lax.stop_gradient(real("gammasgn", gammasgn_of, x))
 
 
-@public()
+@public_api()
 def digamma(x: ArrayLike) -> Array:
     """The logarithmic derivative of gamma.
 
@@ -326,7 +326,7 @@ def digamma(x: ArrayLike) -> Array:
     return real("digamma", digamma_of, x)
 
 
-@public("exact")
+@public_api("exact")
 def factorial(n: ArrayLike, exact: bool = False) -> Array:
     """`n! = gamma(n + 1)`, 0 below zero.
 
@@ -352,7 +352,7 @@ def factorial(n: ArrayLike, exact: bool = False) -> Array:
     return real("factorial", lambda x: lnp.where(x < 0, 0.0, gamma_of(within(lnp.logical_not(x < 0), x, 0.0) + 1.0)), n)
 
 
-@public()
+@public_api()
 def poch(z: ArrayLike, m: ArrayLike) -> Array:
     """`gamma(z + m) / gamma(z)`, the rising factorial.
 
@@ -375,7 +375,7 @@ def poch(z: ArrayLike, m: ArrayLike) -> Array:
     return real("poch", _poch, z, m)
 
 
-@public("d")
+@public_api("d")
 def multigammaln(a: ArrayLike, d: int) -> Array:
     """The logarithm of the gamma function of matrices of d by d.
 

@@ -9,11 +9,11 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import jvp
 from lamina_ir import dtypes
-from lamina_numpy.extend import public
+from lamina_numpy.extend import public_api
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._util import by_dtype, by_forward, real, slopes, within
+from .._util import by_dtype, by_forward, real, derivatives, within
 from ._gammas import gammaln_of, gammasgn_of, is_pole
 
 __all__ = ["hyp1f1"]
@@ -27,15 +27,16 @@ def _eps(x: Any) -> float:
     return float(dtypes.finfo(typeof(x).dtype).eps)
 
 
-def _summed(first: Any, a: Any, b: Any, x: Any, slope: bool) -> tuple[Any, Any, Any]:
-    """`first` times the power series, DLMF 13.2.2, which ends by itself where a is 0, -1, ...; x times its slope; and how far
-    off both may be. A `slope` in a does not end: for it terms count as if no factor were below 1."""
+def _summed(first: Any, a: Any, b: Any, x: Any, derivative: bool) -> tuple[Any, Any, Any]:
+    """`first` times the power series, DLMF 13.2.2, which ends by itself where a is 0, -1, ...; x times its
+    derivative; and how far
+    off both may be. A `derivative` in a does not end: for it terms count as if no factor were below 1."""
     eps = _eps(x)
 
     def going(state: Any) -> Any:
         k, term, total, _, _, size = state
         rising = k < lnp.maximum(-a, -b)  # before the factors of a or b change their sign terms may grow again
-        left = size if slope else lnp.abs(term)
+        left = size if derivative else lnp.abs(term)
         return (left > 0.25 * eps * lnp.abs(total)) | (rising & (term != 0))
 
     def more(state: Any) -> Any:
@@ -82,8 +83,8 @@ def _polynomial(first: Any, n: Any, b: Any, x: Any) -> Any:
     return lax.fori_loop(0, most, step, (lnp.zeros_like(x), first))[1]
 
 
-def _taylor(p: Any, b: Any, x: Any, h: Any, values: Any, slopes: Any) -> tuple[Any, Any]:
-    """Two solutions of x u'' + b u' = (x / 4 + p - b / 2) u and their slopes, a step h on."""
+def _taylor(p: Any, b: Any, x: Any, h: Any, values: Any, derivatives: Any) -> tuple[Any, Any]:
+    """Two solutions of x u'' + b u' = (x / 4 + p - b / 2) u and their derivatives, a step h on."""
     q = 0.25 * x + p - 0.5 * b
 
     def step(i: Any, state: Any) -> Any:
@@ -93,7 +94,7 @@ def _taylor(p: Any, b: Any, x: Any, h: Any, values: Any, slopes: Any) -> tuple[A
         following = (h / x) * (h * (q * own + 0.25 * h * before) / (k + 1.0) - (k + b) * after) / (k + 2.0)
         return own, after, following, total, moment
 
-    state = (lnp.zeros_like(values), values, h * slopes, values, lnp.zeros_like(values))
+    state = (lnp.zeros_like(values), values, h * derivatives, values, lnp.zeros_like(values))
     total, moment = lax.fori_loop(0, by_dtype(x, 18, 36), step, state)[3:]
     return total, moment / h
 
@@ -105,7 +106,8 @@ def _rate(p: Any, b: Any, x: Any) -> Any:
 
 def _stepped(needed: Any, p: Any, b: Any, y: Any) -> tuple[Any, Any, Any]:
     """u = exp(-y / 2) M(p, b, y) as a number and a power of 2^20, by its differential equation (of DLMF 13.2.1) from where the
-    powers are good; and how far off it may be, beside the larger of it and its slope. Errors go on as a second solution does
+    powers are good; and how far off it may be, beside the larger of it and its derivative. Errors go on as a second
+    solution does
     that begins elsewhere, and is scaled to size 1 at each step."""
     eps = _eps(y)
     start = lax.stop_gradient(lnp.minimum(0.5 * lnp.minimum(lnp.abs(b), 1.0 + lnp.abs(b)) / (1.0 + lnp.abs(p)), y))
@@ -127,7 +129,7 @@ def _stepped(needed: Any, p: Any, b: Any, y: Any) -> tuple[Any, Any, Any]:
         h = within(going, end - x, 1e-3 * start)
         (u1, v1), (du1, dv1) = _taylor(p, b, x, h, lnp.stack([u, v]), lnp.stack([du, dv]))
         rate1 = _rate(p, b, end)
-        size, size1, growth = (lax.stop_gradient(lnp.abs(f) + lnp.abs(slope) / r) for f, slope, r in (
+        size, size1, growth = (lax.stop_gradient(lnp.abs(f) + lnp.abs(derivative) / r) for f, derivative, r in (
             (u, du, rate), (u1, du1, rate1), (v1, dv1, rate1)))
         off1 = off * growth * (size / size1) + 2.0 * eps
         move = lnp.where(size1 > 2.0 ** 20, 1.0, lnp.where(size1 < 2.0 ** -20, -1.0, 0.0))
@@ -143,7 +145,7 @@ def _stepped(needed: Any, p: Any, b: Any, y: Any) -> tuple[Any, Any, Any]:
 
 
 def _value(a: Any, b: Any, x: Any, by: int | None = None) -> Any:
-    """The function where b is no pole, in a form whose slope in a or b (argument 0 or 1, `by`) is that of its parts."""
+    """The function where b is no pole, in a form whose derivative in a or b (argument 0 or 1, `by`) is that of its parts."""
     left = x < 0
     p = lnp.where(left, b - a, a)  # Kummer's transformation, DLMF 13.2.39
     y = lnp.abs(x)
@@ -189,30 +191,30 @@ def _value(a: Any, b: Any, x: Any, by: int | None = None) -> Any:
 
 
 def _in_shape(place: int) -> Any:
-    """The slope in a or b (argument 0 or 1)."""
+    """The derivative in a or b (argument 0 or 1)."""
     def first(a: Any, b: Any, x: Any) -> Any:
         by = [lnp.ones_like(a) if i == place else lnp.zeros_like(a) for i in range(2)]
         pole = is_pole(b)
-        out, slope = jvp(lambda a, b: _value(a, b, x, place), (a, within(lnp.logical_not(pole), b, 1.5)), tuple(by))
-        return lnp.where(pole | lnp.isnan(out + a + b + x), np.nan, slope)
+        out, derivative = jvp(lambda a, b: _value(a, b, x, place), (a, within(lnp.logical_not(pole), b, 1.5)), tuple(by))
+        return lnp.where(pole | lnp.isnan(out + a + b + x), np.nan, derivative)
 
     def second(i: int) -> Any:
-        def slope(out: Any, *args: Any) -> Any:
+        def derivative(out: Any, *args: Any) -> Any:
             bend = jvp(lambda s: first(*(s if k == i else x for k, x in enumerate(args))), (args[i],), (lnp.ones_like(out),))[1]
             return lnp.where(lnp.isnan(out), np.nan, bend)
-        return by_forward(slope, 4)
+        return by_forward(derivative, 4)
 
-    def mixed(out: Any, a: Any, b: Any, x: Any) -> Any:  # of the slope in x
-        own, other = _hyp1f1(a + 1.0, b + 1.0, x), slope(a + 1.0, b + 1.0, x)
+    def mixed(out: Any, a: Any, b: Any, x: Any) -> Any:  # of the derivative in x
+        own, other = _hyp1f1(a + 1.0, b + 1.0, x), derivative(a + 1.0, b + 1.0, x)
         return own / b + a / b * other if place == 0 else a / b * (other - own / b)
-    slope = slopes(second(0), second(1), mixed)(first)
-    return slope
+    derivative = derivatives(second(0), second(1), mixed)(first)
+    return derivative
 
 
 _in_a, _in_b = _in_shape(0), _in_shape(1)
 
 
-@slopes(lambda out, a, b, x: _in_a(a, b, x), lambda out, a, b, x: _in_b(a, b, x),
+@derivatives(lambda out, a, b, x: _in_a(a, b, x), lambda out, a, b, x: _in_b(a, b, x),
         lambda out, a, b, x: a / b * _hyp1f1(a + 1.0, b + 1.0, x))
 def _hyp1f1(a, b, x):
     pole = is_pole(b) & lnp.logical_not(is_pole(a) & (a >= b))
@@ -220,7 +222,7 @@ def _hyp1f1(a, b, x):
     return lnp.where(lnp.isnan(a + b + x), np.nan, value)
 
 
-@public()
+@public_api()
 def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     """Kummer's confluent hypergeometric function, the sum of `(a)_k x**k / ((b)_k k!)`.
 
@@ -228,7 +230,8 @@ def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
       a, b, x: real arrays that broadcast to each other; integers and booleans become float.
     Returns:
       Float array of the common shape; infinite where b is 0, -1, ... unless the sum ends before. NaN where no way to it
-      keeps three digits in float32, nine in float64 (of the larger of it and `x` times its slope): some negative `b` beside
+      keeps three digits in float32, nine in float64 (of the larger of it and `x` times its derivative): some negative
+      `b` beside
       an `a` and an `x` of tens, arguments of thousands.
     Raises:
       TypeError: an argument is neither an array nor a number.

@@ -6,19 +6,19 @@ import math
 import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import jvp
-from lamina_numpy.extend import public
+from lamina_numpy.extend import public_api
 from lamina_tracing import Array, ArrayLike, lax
 
-from .._util import by_dtype, real, slopes, within
+from .._util import by_dtype, real, derivatives, within
 from ._log_densities import log_beta_density_of, log_gamma_density_of
 from ._gammas import (NEAR_ONE, digamma_of, digamma_quotient, digamma_step, expm1_quotient, gamma_above_small,
                       gammaln_of, gammasgn_of, is_pole, log_ratio, sin_pi, stirling)
-from ._incomplete_shape_derivatives import betainc_slope_a, betainc_slope_b, gammainc_slope_a
+from ._incomplete_shape_derivatives import betainc_derivative_a, betainc_derivative_b, gammainc_derivative_a
 
 __all__ = ["beta", "betainc", "betaln", "gammainc", "gammaincc"]
 
 
-@slopes(lambda out, a, b: -digamma_step(a, b), lambda out, a, b: -digamma_step(b, a))
+@derivatives(lambda out, a, b: -digamma_step(a, b), lambda out, a, b: -digamma_step(b, a))
 def betaln_of(a, b):
     """log |beta| of arrays: by Stirling's formula without its large parts where both, or one, are large."""
     low, high = _reflected(a, b)[:2]
@@ -58,7 +58,7 @@ def _beyond_sum(a, b):
 
 
 def _beta_first_around_zero(a, b):
-    """The slope in a where a + b is at or near a pole. There terms like 1 / (a + b) cancel in the usual form, but not in
+    """The derivative in a where a + b is at or near a pole. There terms like 1 / (a + b) cancel in the usual form, but not in
     beta(a, 1 - a - b) sin(pi (a + b)) / sin(pi b), which beta(a, b) is by DLMF 5.5.3."""
     low, high, total = lnp.minimum(a, b), lnp.maximum(a, b), a + b
     turned = gammasgn_of(high) * lnp.exp(betaln_of(high, 1.0 - total)) / sin_pi(low)
@@ -66,7 +66,7 @@ def _beta_first_around_zero(a, b):
 
 
 def _beta_twice(i, plain, a, b):
-    """The slope of that in a in argument i, `plain` but where a + b is near a pole."""
+    """The derivative of that in a in argument i, `plain` but where a + b is near a pole."""
     gap, least = lnp.abs(a + b - lnp.round(a + b)), lnp.minimum(lnp.abs(a), lnp.abs(b))
     near = (lnp.minimum(a, b) < 0) & (a + b < 0.25) & (gap < lnp.minimum(least, 0.25))
     near = near & lnp.logical_not(is_pole(a) | is_pole(b))
@@ -76,17 +76,17 @@ def _beta_twice(i, plain, a, b):
 
 
 def _beta_mixed(plain, value, a, b):
-    """The slope in b of that in a: all but a little cancels where both are small, or one is."""
+    """The derivative in b of that in a: all but a little cancels where both are small, or one is."""
     low, high = lnp.where(lnp.abs(a) < lnp.abs(b), a, b), lnp.where(lnp.abs(a) < lnp.abs(b), b, a)
     small = lnp.abs(high) < 0.1
     one = lnp.ones_like(value)
     p, q = within(small, a, 0.05), within(small, b, 0.05)
     near = jvp(lambda q: jvp(lambda p: _beyond_sum(p, q), (p,), (one,))[1], (q,), (one,))[1]
-    beside = (lnp.abs(low) < 0.1) & (lnp.abs(high) >= 0.1)  # a beta(a, b) and the quotient have slopes of their own size
+    beside = (lnp.abs(low) < 0.1) & (lnp.abs(high) >= 0.1)  # a beta(a, b) and the quotient have derivatives of their own size
     p, q = within(beside, low, 0.05), within(beside, high, 1.0)
-    quotient, slope = jvp(lambda p: digamma_quotient(q, p), (p,), (one,))
+    quotient, derivative = jvp(lambda p: digamma_quotient(q, p), (p,), (one,))
     of_low = digamma_step(p + q, 1.0 - q)
-    mixed = -p * within(beside, value, 1.0) * (of_low * quotient + slope)
+    mixed = -p * within(beside, value, 1.0) * (of_low * quotient + derivative)
     return lnp.where(small, near, _beta_twice(1, lnp.where(beside, mixed, plain), a, b))
 
 
@@ -97,7 +97,7 @@ def _beta_first(value, a, b):
     return lnp.where(none, _beta_first_around_zero(within(none, a, -0.75), within(none, b, 0.75)), plain)
 
 
-@slopes(_beta_first, lambda out, a, b: _beta_first(out, b, a), seconds={
+@derivatives(_beta_first, lambda out, a, b: _beta_first(out, b, a), seconds={
     (0, 0): lambda plain, _, a, b: _beta_twice(0, plain, a, b), (0, 1): _beta_mixed,
     (1, 1): lambda plain, _, a, b: _beta_twice(0, plain, b, a)})
 def _beta(a, b):
@@ -128,13 +128,13 @@ def _gamma_density(a, x):
     return lnp.exp(log_gamma_density_of(a, x))
 
 
-@slopes(lambda out, a, x: gammainc_slope_a(a, x), lambda out, a, x: _gamma_density(a, x))
+@derivatives(lambda out, a, x: gammainc_derivative_a(a, x), lambda out, a, x: _gamma_density(a, x))
 def gammainc_of(a, x):
     """The share of the gamma integral below x, of arrays."""
     return _gamma_edges(a, x, lax.igamma(*_inside(a, x)), True)
 
 
-@slopes(lambda out, a, x: -gammainc_slope_a(a, x), lambda out, a, x: -_gamma_density(a, x))
+@derivatives(lambda out, a, x: -gammainc_derivative_a(a, x), lambda out, a, x: -_gamma_density(a, x))
 def gammaincc_of(a, x):
     """The share above x, of arrays."""
     small = (a > 0) & (a < 0.5) & (x > 0) & (x < 1.1)
@@ -143,11 +143,11 @@ def gammaincc_of(a, x):
 
 
 def _beta_density(a, b, x):
-    """The slope of betainc in x; its limits at 0 and 1."""
+    """The derivative of betainc in x; its limits at 0 and 1."""
     return lnp.exp(log_beta_density_of(a, b, x))
 
 
-@slopes(lambda out, a, b, x: betainc_slope_a(a, b, x), lambda out, a, b, x: betainc_slope_b(a, b, x),
+@derivatives(lambda out, a, b, x: betainc_derivative_a(a, b, x), lambda out, a, b, x: betainc_derivative_b(a, b, x),
         lambda out, a, b, x: _beta_density(a, b, x))
 def betainc_of(a, b, x):
     """The regularised incomplete beta function of arrays."""
@@ -160,7 +160,7 @@ def betainc_of(a, b, x):
     return lnp.where(good, value, edge)
 
 
-@public()
+@public_api()
 def beta(a: ArrayLike, b: ArrayLike) -> Array:
     """`gamma(a) * gamma(b) / gamma(a + b)`.
 
@@ -182,7 +182,7 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
     return real("beta", _beta, a, b)
 
 
-@public()
+@public_api()
 def betaln(a: ArrayLike, b: ArrayLike) -> Array:
     """The logarithm of the size of `beta(a, b)`.
 
@@ -204,7 +204,7 @@ def betaln(a: ArrayLike, b: ArrayLike) -> Array:
     return real("betaln", betaln_of, a, b)
 
 
-@public()
+@public_api()
 def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
     """The share of the gamma integral below x: the regularised lower incomplete gamma function.
 
@@ -218,7 +218,7 @@ def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
       DTypeError: an argument is complex.
       ShapeError: the shapes do not broadcast.
 
-    Derivative: in a `lax.igamma_grad_a`, whose own slope in a is that of its sum or fraction; in x the density,
+    Derivative: in a `lax.igamma_grad_a`, whose own derivative in a is that of its sum or fraction; in x the density,
       `x**(a - 1) exp(-x) / gamma(a)`.
     Source: DLMF 8.2.4.
 
@@ -228,7 +228,7 @@ def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
     return real("gammainc", gammainc_of, a, x)
 
 
-@public()
+@public_api()
 def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
     """The share of the gamma integral above x: the regularised upper incomplete gamma function.
 
@@ -251,7 +251,7 @@ def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
     return real("gammaincc", gammaincc_of, a, x)
 
 
-@public()
+@public_api()
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     """The share of the beta integral below x: the regularised incomplete beta function.
 

@@ -1,7 +1,7 @@
-"""Slopes of the incomplete gamma and beta functions in their shapes, second ones of them and of their logarithms too.
+"""Derivatives of the incomplete gamma and beta functions in their shapes, second ones of them and of their logarithms too.
 
 On one side of a turning point the share below, on the other the share above is a power, a density, times a series or a
-continued fraction. These are summed until their slopes settle too; second slopes are those of the sum.
+continued fraction. These are summed until their derivatives settle too; second derivatives are those of the sum.
 """
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from lamina_ir import dtypes
 from lamina_tracing import lax
 from lamina_tracing.extend import typeof
 
-from .._util import by_forward, slopes, within
+from .._util import by_forward, derivatives, within
 from ._log_densities import log_beta_density_of, log_gamma_density_of
 from ._binomial_deviance import log1p_of
 from ._gammas import digamma_of, digamma_step, gamma_above_small
 
-__all__ = ["beta_log_curve", "betainc_slope_a", "betainc_slope_b", "gamma_log_curve", "gammainc_slope_a"]
+__all__ = ["beta_log_curve", "betainc_derivative_a", "betainc_derivative_b", "gamma_log_curve", "gammainc_derivative_a"]
 
 _MOST_STEPS = 50000
 
@@ -30,7 +30,8 @@ def _eps(x: Any) -> float:
 
 
 def _repeated(step: Callable[..., Any], unsettled: Callable[[Any], Any], start: Any, further: bool) -> Any:
-    """The state after `step(k, state)` for k from 1 until every element has been settled once, and which never was. Slopes of
+    """The state after `step(k, state)` for k from 1 until every element has been settled once, and which never was.
+    Derivatives of
     the outcome settle a little later, `further` on."""
     def more(state: Any) -> Any:
         return (state[0] < _MOST_STEPS) & (state[0] < state[1])
@@ -47,7 +48,7 @@ def _repeated(step: Callable[..., Any], unsettled: Callable[[Any], Any], start: 
 
 
 def _in(i: int, f: Callable[..., Any], args: Any) -> Any:
-    """A function and its slope in one argument."""
+    """A function and its derivative in one argument."""
     return jvp(lambda s: f(*args[:i], s, *args[i + 1:]), (args[i],), (lnp.ones_like(args[i]),))
 
 
@@ -68,7 +69,7 @@ def _gamma_fraction(k: Any, a: Any, x: Any, c: Any, d: Any, value: Any) -> Any:
 
 
 def _summed(form: Callable[..., Any], a: Any, x: Any, *start: Any) -> Any:
-    """What a form settles to together with its slope in a."""
+    """What a form settles to together with its derivative in a."""
     eps = _eps(x)
 
     def step(k: Any, state: Any) -> Any:
@@ -76,12 +77,12 @@ def _summed(form: Callable[..., Any], a: Any, x: Any, *start: Any) -> Any:
         return *new, *by_a, state[2], state[5]
 
     def unsettled(state: Any) -> Any:
-        by_value, by_slope = (lnp.abs(state[i] - state[j]) > eps * lnp.abs(state[i]) for i, j in ((2, 6), (5, 7)))
-        return by_value | by_slope
+        by_value, by_derivative = (lnp.abs(state[i] - state[j]) > eps * lnp.abs(state[i]) for i, j in ((2, 6), (5, 7)))
+        return by_value | by_derivative
 
     zero = lnp.zeros_like(x)
-    slopes_ = [jvp(part, (a,), (lnp.ones_like(a),)) for part in start]
-    state, never = _repeated(step, unsettled, (*(v for v, _ in slopes_), *(t for _, t in slopes_), zero, zero), True)
+    derivatives_ = [jvp(part, (a,), (lnp.ones_like(a),)) for part in start]
+    state, never = _repeated(step, unsettled, (*(v for v, _ in derivatives_), *(t for _, t in derivatives_), zero, zero), True)
     return lnp.where(never, np.nan, state[2])
 
 
@@ -110,12 +111,12 @@ def _gamma_level(a: Any, x: Any) -> Any:
 
 
 def _gamma_twice(out: Any, a: Any, x: Any) -> Any:
-    """The second slope of gammainc in a."""
+    """The second derivative of gammainc in a."""
     good, p, y = _gamma_inside(a, x)
     below = _gamma_below(p, y)
-    (level, slope), (_, bend) = _in(0, lambda p: _in(0, _gamma_level, (p, y)), (p,))
-    curve = bend + slope * slope
-    value = lnp.exp(level) * lnp.where(below, curve, -2.0 * slope - p * curve)
+    (level, derivative), (_, bend) = _in(0, lambda p: _in(0, _gamma_level, (p, y)), (p,))
+    curve = bend + derivative * derivative
+    value = lnp.exp(level) * lnp.where(below, curve, -2.0 * derivative - p * curve)
     return lnp.where(good, value, lnp.where(a > 0, 0.0 * out, np.nan))
 
 
@@ -124,11 +125,11 @@ def _gamma_mixed(out: Any, a: Any, x: Any) -> Any:
     return lnp.where(density == 0, 0.0, density * (lnp.log(x) - digamma_of(a)))
 
 
-gammainc_slope_a = slopes(by_forward(_gamma_twice, 3), _gamma_mixed)(lax.igamma_grad_a)
+gammainc_derivative_a = derivatives(by_forward(_gamma_twice, 3), _gamma_mixed)(lax.igamma_grad_a)
 
 
 def gamma_log_curve(i: int, j: int, above: bool) -> Callable[..., Any]:
-    """The second slope of the logarithm of a share of the gamma integral, in its arguments i and j, where it may be small;
+    """The second derivative of the logarithm of a share of the gamma integral, in its arguments i and j, where it may be small;
     elsewhere infinite."""
     def twice(f: Callable[..., Any], a: Any, x: Any) -> Any:
         return _in(j, lambda *args: _in(i, f, args)[1], (a, x))[1]
@@ -155,11 +156,13 @@ def gamma_log_curve(i: int, j: int, above: bool) -> Callable[..., Any]:
 # --- beta
 
 
-def _fraction_slopes(a, b, x, y, base_a, base_b, further=False):
-    """The slopes in a and b of the logarithm of what betainc is beside x^a y^b / (a beta(a, b)), and this itself, for y = 1 - x
-    and x left of its turning point; the logarithm of betainc has the slopes `base` besides. There the fraction of DLMF 8.17.22
+def _fraction_derivatives(a, b, x, y, base_a, base_b, further=False):
+    """The derivatives in a and b of the logarithm of what betainc is beside x^a y^b / (a beta(a, b)), and this
+    itself, for y = 1 - x
+    and x left of its turning point; the logarithm of betainc has the derivatives `base` besides. There the fraction
+    of DLMF 8.17.22
     settles in some multiple of sqrt(a) steps: its even part, by Lentz's method as in DiDonato and Morris, "Algorithm 708"
-    (1992), whose factors have slopes too. NaN where it does not."""
+    (1992), whose factors have derivatives too. NaN where it does not."""
     eps = _eps(x)
 
     def unsettled(state: Any) -> Any:
@@ -203,11 +206,11 @@ def _turned(a, b, x):
 
 
 def _by_shapes(a, b, x):
-    """The slopes in a and b; at both ends of x they are zero."""
+    """The derivatives in a and b; at both ends of x they are zero."""
     good, turn, low, high, y, rest, log, log_rest = _turned(a, b, x)
     base_low = log + (digamma_step(low + 1.0, high) - 1.0 / (low + high))
     base_high = log_rest + digamma_step(high, low)
-    in_low, in_high, left = _fraction_slopes(low, high, y, rest, base_low, base_high)
+    in_low, in_high, left = _fraction_derivatives(low, high, y, rest, base_low, base_high)
     in_low, in_high = base_low + in_low, base_high + in_high
     share = _density_inside(good, a, b, x) * y * rest / low * left
     ends = (a > 0) & (b > 0) & ((x == 0) | (x == 1))
@@ -220,16 +223,17 @@ def _density_inside(good, a, b, x):
 
 
 def _beta_level(low, high, y, rest, log, log_rest):
-    """The slopes in both shapes of the logarithm of the share left of the turning point over its higher shape, and what that
+    """The derivatives in both shapes of the logarithm of the share left of the turning point over its higher shape,
+    and what that
     share is beside y^low rest^high / (low beta(low, high))."""
     both = low + high
     bases = (log + (digamma_step(low + 1.0, high) - 1.0 / both), log_rest + (digamma_step(high + 1.0, low) - 1.0 / both))
-    in_low, in_high, left = _fraction_slopes(low, high, y, rest, *bases, True)
+    in_low, in_high, left = _fraction_derivatives(low, high, y, rest, *bases, True)
     return bases[0] + in_low, bases[1] + in_high, left
 
 
-def _level_slopes(j, turn, *args):
-    """`_beta_level` and its slopes in the argument j of a, b, x, all in the order of a and b."""
+def _level_derivatives(j, turn, *args):
+    """`_beta_level` and its derivatives in the argument j of a, b, x, all in the order of a and b."""
     sign = lnp.where(turn, -1.0, 1.0)
     zero = lnp.zeros_like(sign)
     ways = (lnp.where(turn, 0.0, 1.0), lnp.where(turn, 1.0, 0.0))
@@ -239,42 +243,42 @@ def _level_slopes(j, turn, *args):
 
 
 def _beta_twice(i, j):
-    """The second slope of betainc in the shapes i and j."""
-    def slope(out, a, b, x):
+    """The second derivative of betainc in the shapes i and j."""
+    def derivative(out, a, b, x):
         good, turn, *args = _turned(a, b, x)
-        (values, slopes_), ways = _level_slopes(j, turn, *args)
+        (values, derivatives_), ways = _level_derivatives(j, turn, *args)
         low, high, y, rest = args[:4]
         share = _density_inside(good, a, b, x) * y * rest / low / high * values[2]  # over the higher shape
-        # the share is that times `high`, whose own slope is 1 in the shape that it is
-        value = high * (slopes_[i] + values[i] * values[j]) + ways[1 - i] * values[j] + ways[1 - j] * values[i]
+        # the share is that times `high`, whose own derivative is 1 in the shape that it is
+        value = high * (derivatives_[i] + values[i] * values[j]) + ways[1 - i] * values[j] + ways[1 - j] * values[i]
         return lnp.where(good, lnp.where(turn, -share, share) * value, 0.0 * out)
-    return by_forward(slope, 4)
+    return by_forward(derivative, 4)
 
 
 def beta_log_curve(i: int, j: int, above: bool) -> Callable[..., Any]:
-    """The second slope of the logarithm of a share of the beta integral, in its arguments i and j, where it may be small;
+    """The second derivative of the logarithm of a share of the beta integral, in its arguments i and j, where it may be small;
     elsewhere infinite."""
     def curve(a, b, x):
         good, turn, *args = _turned(a, b, x)
         low, high, y, rest, *logs = args
         if i == j == 2:
-            left = lambda y: lnp.log(_fraction_slopes(low, high, y, 1.0 - y, lnp.ones_like(y), lnp.ones_like(y), True)[2])
+            left = lambda y: lnp.log(_fraction_derivatives(low, high, y, 1.0 - y, lnp.ones_like(y), lnp.ones_like(y), True)[2])
             value = _in(0, lambda y: _in(0, left, (y,))[1], (y,))[1] - low / y / y - high / rest / rest
         else:
-            value = _level_slopes(max(i, j), turn, *args)[0][1][min(i, j)]
+            value = _level_derivatives(max(i, j), turn, *args)[0][1][min(i, j)]
             value = value - 1.0 / high / high if i == j == (0 if above else 1) else value
         return lnp.where(good & (turn == above), value, np.inf)
     return by_forward(curve, 3)
 
 
 def _mixed(own, a, b, x):
-    """The slope in x of the slope in a shape."""
+    """The derivative in x of the derivative in a shape."""
     log, other = (lnp.log(x), b) if own is a else (log1p_of(-x), a)
     density = lnp.exp(log_beta_density_of(a, b, x))
     return lnp.where(density == 0, 0.0, density * (log + digamma_step(own, other)))
 
 
-betainc_slope_a = slopes(_beta_twice(0, 0), _beta_twice(0, 1), lambda out, a, b, x: _mixed(a, a, b, x))(
+betainc_derivative_a = derivatives(_beta_twice(0, 0), _beta_twice(0, 1), lambda out, a, b, x: _mixed(a, a, b, x))(
     lambda a, b, x: _by_shapes(a, b, x)[0])
-betainc_slope_b = slopes(_beta_twice(0, 1), _beta_twice(1, 1), lambda out, a, b, x: _mixed(b, a, b, x))(
+betainc_derivative_b = derivatives(_beta_twice(0, 1), _beta_twice(1, 1), lambda out, a, b, x: _mixed(b, a, b, x))(
     lambda a, b, x: _by_shapes(a, b, x)[1])

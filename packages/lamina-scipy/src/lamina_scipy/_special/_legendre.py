@@ -9,21 +9,21 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import jvp
 from lamina_ir import dtypes
-from lamina_numpy.extend import own_terms, public, to_inexact
+from lamina_numpy.extend import ignore_strict_promotion, public_api, to_inexact
 from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import Tracer, typeof
 
-from .._util import floats, real, slopes, whole_number, within
+from .._util import floats, real, derivatives, whole_number, within
 
 __all__ = ["lpmn", "lpmn_values", "sph_harm"]
 
 
-def _root_slope(out: Any, x: Any) -> Any:
+def _root_derivative(out: Any, x: Any) -> Any:
     # At 0 the largest number, not infinity: times a cotangent of 0, that of another order, it must be 0.
     return lnp.where(out == 0, float(dtypes.finfo(typeof(x).dtype).max) / 2 ** 10, 0.5 / lnp.where(out == 0, 1.0, out))
 
 
-_root = slopes(_root_slope)(lnp.sqrt)
+_root = derivatives(_root_derivative)(lnp.sqrt)
 
 
 def _half_power(x: Any, k: int) -> Any:
@@ -61,7 +61,7 @@ def _table(z: Any, m: int, n: int, is_normalized: bool) -> Any:
     return lnp.stack(rows[2:], 1)
 
 
-@public("m", "n", "is_normalized")
+@public_api("m", "n", "is_normalized")
 def lpmn_values(m: int, n: int, z: ArrayLike, is_normalized: bool) -> Array:
     """The associated Legendre functions of the first kind, all orders up to m and degrees up to n.
 
@@ -87,7 +87,7 @@ def lpmn_values(m: int, n: int, z: ArrayLike, is_normalized: bool) -> Array:
     return real("lpmn_values", lambda z: _table(z, *sizes, bool(is_normalized)), z)
 
 
-@public("m", "n")
+@public_api("m", "n")
 def lpmn(m: int, n: int, z: ArrayLike) -> tuple[Array, Array]:
     """The associated Legendre functions of the first kind and their derivatives, all orders up to m and degrees up to n.
 
@@ -103,8 +103,8 @@ def lpmn(m: int, n: int, z: ArrayLike) -> tuple[Array, Array]:
 
     Source: DLMF 14.10.3 with the phase of Condon and Shortley; meaning of `scipy.special.lpmn` up to SciPy 1.16.
 
-    >>> values, slopes = lpmn(1, 1, 0.5)
-    >>> slopes
+    >>> values, derivatives = lpmn(1, 1, 0.5)
+    >>> derivatives
     Array([[0.        , 1.        ],
            [0.        , 0.57735026]], dtype=float32, weak_type=True)
     """
@@ -112,9 +112,9 @@ def lpmn(m: int, n: int, z: ArrayLike) -> tuple[Array, Array]:
     x, = floats("lpmn", z)
 
     def in_z(z):
-        slope = jvp(lambda v: _table(v, *sizes, False), (z,), (lnp.ones_like(z),))[1]
-        endless = lnp.abs(slope) > float(dtypes.finfo(typeof(z).dtype).max) / 2 ** 12
-        return lnp.where(endless, lnp.copysign(np.inf, slope), slope)
+        derivative = jvp(lambda v: _table(v, *sizes, False), (z,), (lnp.ones_like(z),))[1]
+        endless = lnp.abs(derivative) > float(dtypes.finfo(typeof(z).dtype).max) / 2 ** 12
+        return lnp.where(endless, lnp.copysign(np.inf, derivative), derivative)
     return real("lpmn", lambda z: _table(z, *sizes, False), x), real("lpmn", in_z, x)
 
 
@@ -149,7 +149,7 @@ def sph_harm(m: ArrayLike, n: ArrayLike, theta: ArrayLike, phi: ArrayLike, n_max
 
 
 @functools.partial(jit, static_argnames="top", inline=True)
-@own_terms
+@ignore_strict_promotion
 def _harmonics(m: Any, n: Any, theta: Any, phi: Any, top: int) -> Any:
     m, n = (to_inexact("sph_harm", x) for x in (m, n))
     order, degree, around, down = floats("sph_harm", m, n, theta, phi)

@@ -6,7 +6,7 @@ import math
 import lamina_numpy as lnp
 import numpy as np
 
-from .._util import slopes, within
+from .._util import derivatives, within
 from ._binomial_deviance import drop_of, log1p_of, rest_of
 from ._xlogy import share_of, xlog1py_of, xlogy_of
 from ._gammas import digamma_step, gammaln_of, stirling
@@ -24,15 +24,17 @@ def log_gamma_density_of(a, x):
     return lnp.where(large, formula, xlogy_of(p - 1.0, y) - y - gammaln_of(p))
 
 
-@slopes(lambda out, a, b, x: lnp.log(x) + digamma_step(a, b), lambda out, a, b, x: log1p_of(-x) + digamma_step(b, a),
+@derivatives(lambda out, a, b, x: lnp.log(x) + digamma_step(a, b), lambda out, a, b, x: log1p_of(-x) + digamma_step(b, a),
         lambda out, a, b, x: share_of(a - 1.0, x) - share_of(b - 1.0, 1.0 - x))
 def _log_beta_end(a, b, x):
-    """The logarithm of the density at an end, x: infinite, but where that end's shape is 1; its slopes are those beside it."""
+    """The logarithm of the density at an end, x: infinite, but where that end's shape is 1; its derivatives are those
+    beside it."""
     return xlogy_of(a - 1.0, x) + xlog1py_of(b - 1.0, -x) + lnp.log(lnp.where(x == 0, b, a))
 
 
 def log_beta_density_of(a, b, x):
-    """(a - 1) log x + (b - 1) log(1 - x) - log beta(a, b), by deviances; at both ends its limits. There the slope in the shape
+    """(a - 1) log x + (b - 1) log(1 - x) - log beta(a, b), by deviances; at both ends its limits. There the
+    derivative in the shape
     of that end is log 0 also where this shape is 1, as on both sides of 1."""
     inside = (x > 0) & (x < 1)
     y = within(inside, x, 0.5)

@@ -1,6 +1,7 @@
 """Logarithms of the shares of the gamma and beta integrals, below and above a place, also where the shares underflow. A small
 one is log density - log rate, the rate being density / share: so far out a few steps of its continued fraction are all that it
-needs, and slopes keep their digits. 5 steps lack at most 1.4e-8 of it where a share is 1e-13, 8 steps 1e-16 where it is 1e-60.
+needs, and derivatives keep their digits. 5 steps lack at most 1.4e-8 of it where a share is 1e-13, 8 steps 1e-16
+where it is 1e-60.
 """
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import jvp
 
-from .._util import by_dtype, slopes, within
+from .._util import by_dtype, derivatives, within
 from ._log_densities import log_beta_density_of, log_gamma_density_of
 from ._incomplete import betainc_of, gammainc_of, gammaincc_of
-from ._incomplete_shape_derivatives import (beta_log_curve, betainc_slope_a, betainc_slope_b, gamma_log_curve,
-                                            gammainc_slope_a)
+from ._incomplete_shape_derivatives import (beta_log_curve, betainc_derivative_a, betainc_derivative_b, gamma_log_curve,
+                                            gammainc_derivative_a)
 
 __all__ = ["beta_log_above", "beta_log_below", "beta_shares", "gamma_log_above", "gamma_log_below"]
 
@@ -35,7 +36,7 @@ def _gamma_rate_below(a, x):
 
 
 def _gamma_rate_above(a, x):
-    """By the even part of DLMF 8.9.2; far beyond a as what 1 is more than the rate, of which the slopes are made."""
+    """By the even part of DLMF 8.9.2; far beyond a as what 1 is more than the rate, of which the derivatives are made."""
     n = _steps(x)
     t = x - a + (2.0 * n + 1.0)
     for k in range(n, 1, -1):
@@ -74,7 +75,7 @@ def _log_of(share: Any, rest: Any) -> Any:
 
 def _logarithm(shares: Callable[..., Any], log_density: Callable[..., Any], in_shapes: Any, rate: Callable[..., Any],
                curve: Callable[..., Any], above: bool, ends: tuple[float, ...], inner: tuple[float, ...]) -> Callable[..., Any]:
-    """log share of shapes and a place: from the share and the one beside it, `shares`, and the slopes of the share below,
+    """log share of shapes and a place: from the share and the one beside it, `shares`, and the derivatives of the share below,
     `in_shapes`; far out from density and rate, which see `inner` arguments where none are far. Arguments lie between 0
     and `ends`."""
     def far_value(*args: Any) -> Any:
@@ -94,14 +95,14 @@ def _logarithm(shares: Callable[..., Any], log_density: Callable[..., Any], in_s
         far, _, out, _ = apart(log, args)
         return lnp.where(far, log_density(*args) - lnp.log(rate(*out)), log)  # of all: a density that callers have anyway
 
-    def slope(i: int) -> Callable[..., Any]:
+    def derivative(i: int) -> Callable[..., Any]:
         def first(log: Any, *args: Any) -> Any:
             far, usual, out, near = apart(log, args)
             log = within(usual, log, 0.0)
             if i == len(inner) - 1:
                 return lnp.where(far, sign * rate(*out), lnp.where(usual, sign * lnp.exp(log_density(*args) - log), 0.0))
-            far_slope = jvp(lambda s: far_value(*out[:i], s, *out[i + 1:]), (out[i],), (lnp.ones_like(log),))[1]
-            return lnp.where(far, far_slope, lnp.where(usual, sign * in_shapes[i](*near) * lnp.exp(-log), 0.0))
+            far_derivative = jvp(lambda s: far_value(*out[:i], s, *out[i + 1:]), (out[i],), (lnp.ones_like(log),))[1]
+            return lnp.where(far, far_derivative, lnp.where(usual, sign * in_shapes[i](*near) * lnp.exp(-log), 0.0))
         return first
 
     def second(i: int, j: int) -> Callable[..., Any]:
@@ -114,7 +115,8 @@ def _logarithm(shares: Callable[..., Any], log_density: Callable[..., Any], in_s
 
     sign = -1.0 if above else 1.0
     count = len(inner)
-    return slopes(*map(slope, range(count)), seconds={(i, j): second(i, j) for j in range(count) for i in range(j + 1)})(value)
+    return derivatives(*map(derivative, range(count)), seconds={(i, j): second(i, j) for j in range(count)
+                                                                for i in range(j + 1)})(value)
 
 
 def beta_shares(a, b, x):
@@ -125,8 +127,8 @@ def beta_shares(a, b, x):
 
 
 _GAMMA, _BETA = (np.inf, np.inf), (np.inf, np.inf, 1.0)
-_in_a = (gammainc_slope_a,)
-_in_a_and_b = (betainc_slope_a, betainc_slope_b)
+_in_a = (gammainc_derivative_a,)
+_in_a_and_b = (betainc_derivative_a, betainc_derivative_b)
 gamma_log_below = _logarithm(lambda a, x: (gammainc_of(a, x), gammaincc_of(a, x)), log_gamma_density_of, _in_a,
                              _gamma_rate_below, gamma_log_curve, False, _GAMMA, (1000.0, 1.0))
 gamma_log_above = _logarithm(lambda a, x: (gammaincc_of(a, x), gammainc_of(a, x)), log_gamma_density_of, _in_a,

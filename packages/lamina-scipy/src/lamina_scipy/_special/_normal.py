@@ -5,11 +5,11 @@ import math
 
 import lamina_numpy as lnp
 import numpy as np
-from lamina_numpy.extend import public
+from lamina_numpy.extend import public_api
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._util import by_dtype, horner, real, slopes, within
+from .._util import by_dtype, horner, real, derivatives, within
 from ._binomial_deviance import log1p_of
 
 __all__ = ["erf", "erfc", "erfinv", "log_ndtr", "ndtr", "ndtri"]
@@ -32,7 +32,7 @@ _FAR = ((2.01033439929228813265e-7, 2.71155556874348757815e-5, 0.001242660947388
          0.0148753612908506148525, 0.13692988092273580531, 0.59983220655588793769, 1.0))
 
 
-@public()
+@public_api()
 def erf(x: ArrayLike) -> Array:
     """The error function, `2 / sqrt(pi)` times the integral of `exp(-t**2)` from 0 to x.
 
@@ -53,7 +53,7 @@ def erf(x: ArrayLike) -> Array:
     return real("erf", lax.erf, x)
 
 
-@public()
+@public_api()
 def erfc(x: ArrayLike) -> Array:
     """`1 - erf(x)`, with all its digits where that is small.
 
@@ -74,7 +74,7 @@ def erfc(x: ArrayLike) -> Array:
     return real("erfc", lax.erfc, x)
 
 
-@public()
+@public_api()
 def erfinv(x: ArrayLike) -> Array:
     """The inverse of `erf`.
 
@@ -99,7 +99,7 @@ def ndtr_of(x):
     return 0.5 * lax.erfc(-_ROOT_HALF * x)
 
 
-@public()
+@public_api()
 def ndtr(x: ArrayLike) -> Array:
     """The share of the standard normal distribution below x.
 
@@ -142,12 +142,12 @@ def _beyond(x):
     return far, t, 1.0 / total
 
 
-def _hazard_slope(out, x):
+def _hazard_derivative(out, x):
     far, _, beyond = _beyond(x)
     return lnp.negative(out) * lnp.where(far, beyond, within(lnp.logical_not(far), x, 0.0) + out)
 
 
-@slopes(_hazard_slope)
+@derivatives(_hazard_derivative)
 def _hazard(x):
     """The density over `ndtr`."""
     far, t, beyond = _beyond(x)
@@ -156,7 +156,7 @@ def _hazard(x):
     return lnp.where(far, t + beyond, near)
 
 
-@slopes(lambda out, x: _hazard(x))
+@derivatives(lambda out, x: _hazard(x))
 def log_ndtr_of(x):
     far, y, total = _tail(x)
     z = lnp.where(far, 0.0, x)
@@ -166,7 +166,7 @@ def log_ndtr_of(x):
     return lnp.where(x == -np.inf, -np.inf, lnp.where(far, tail, lnp.where(z > 0, above, below)))
 
 
-@public("series_order")
+@public_api("series_order")
 def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
     """The logarithm of `ndtr`, in both tails with all its digits.
 
@@ -200,7 +200,7 @@ def _quantile(q, low):
     return lnp.where(inner, middle, outer)
 
 
-@slopes(lambda out, p: lnp.exp(0.5 * out * out + _HALF_LOG_2PI))
+@derivatives(lambda out, p: lnp.exp(0.5 * out * out + _HALF_LOG_2PI))
 def ndtri_of(p):
     q = p - 0.5
     inside = lnp.logical_and(p > 0, p < 1)
@@ -209,14 +209,14 @@ def ndtri_of(p):
     return lnp.astype(lnp.where(inside, value, edge), typeof(p).dtype)
 
 
-@slopes(lambda out, x: 0.5 * math.sqrt(math.pi) * lnp.exp(out * out))
+@derivatives(lambda out, x: 0.5 * math.sqrt(math.pi) * lnp.exp(out * out))
 def _erfinv(x):
     size = lnp.abs(x)
     value = _ROOT_HALF * _quantile(0.5 * x, within(size < 1, 0.5 - 0.5 * size, 0.5))
     return lnp.astype(lnp.where(size < 1, value, lnp.where(size == 1, x * np.inf, np.nan)), typeof(x).dtype)
 
 
-@public()
+@public_api()
 def ndtri(p: ArrayLike) -> Array:
     """The inverse of `ndtr`: below which number the share p of the standard normal distribution lies.
 

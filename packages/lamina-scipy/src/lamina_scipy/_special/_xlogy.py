@@ -4,11 +4,11 @@ from __future__ import annotations
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import dtypes
-from lamina_numpy.extend import public, to_inexact
+from lamina_numpy.extend import public_api, to_inexact
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._util import inexact, real, slopes, within
+from .._util import inexact, real, derivatives, within
 from ._binomial_deviance import drop_of, log1p_of, log_ratio_of
 
 __all__ = ["entr", "expit", "kl_div", "logit", "rel_entr", "xlog1py", "xlogy"]
@@ -22,26 +22,26 @@ def _some(x, y):
     return (x != 0) | (y != 0)
 
 
-# Not the quotient's own slopes: in x / y^2 the square underflows early.
-@slopes(lambda out, x, y: lnp.where(_some(x, y), 1.0 / within(_some(x, y), y, 1.0), 0.0),
+# Not the quotient's own derivatives: in x / y^2 the square underflows early.
+@derivatives(lambda out, x, y: lnp.where(_some(x, y), 1.0 / within(_some(x, y), y, 1.0), 0.0),
         lambda out, x, y: -out / within(_some(x, y), y, 1.0))
 def share_of(x, y):
-    """x / y, none where both are zero; where x alone is, its slope is 1 / y all the same."""
+    """x / y, none where both are zero; where x alone is, its derivative is 1 / y all the same."""
     some = _some(x, y)
     return within(some, x, 0.0) / within(some, y, 1.0)
 
 
-@slopes(lambda out, x, y: lnp.log(y), lambda out, x, y: share_of(x, y))
+@derivatives(lambda out, x, y: lnp.log(y), lambda out, x, y: share_of(x, y))
 def xlogy_of(x, y):
     return _at_zero(x, y, x * lnp.log(y))
 
 
-@slopes(lambda out, x, y: log1p_of(y), lambda out, x, y: share_of(x, 1.0 + y))
+@derivatives(lambda out, x, y: log1p_of(y), lambda out, x, y: share_of(x, 1.0 + y))
 def xlog1py_of(x, y):
     return _at_zero(x, y, x * log1p_of(y))
 
 
-@slopes(lambda out, x: -lnp.log(x) - 1.0)
+@derivatives(lambda out, x: -lnp.log(x) - 1.0)
 def _entr(x):
     inside = within(x > 0, x, 1.0)
     value = lnp.where(x > 0, -inside * lnp.log(inside), lnp.where(x == 0, 0.0, -np.inf))
@@ -56,26 +56,26 @@ def _divergence(x, y, inside, at_zero):
 
 
 def _log_share(x, y):
-    """log(x / y); -1 where both are zero, so that the slope of x log(x / y) is none there, as `share_of` is."""
+    """log(x / y); -1 where both are zero, so that the derivative of x log(x / y) is none there, as `share_of` is."""
     some = _some(x, y)
     return lnp.where(some, log_ratio_of(within(some, x, 1.0), within(some, y, 1.0)), -1.0)
 
 
-@slopes(lambda out, x, y: _log_share(x, y) + 1.0, lambda out, x, y: -share_of(x, y))
+@derivatives(lambda out, x, y: _log_share(x, y) + 1.0, lambda out, x, y: -share_of(x, y))
 def _rel_entr(x, y):
     both = lnp.logical_and(x > 0, y > 0)
     a, b = within(both, x, 1.0), within(both, y, 1.0)
     return _divergence(x, y, a * log_ratio_of(a, b), 0.0)
 
 
-@slopes(lambda out, x, y: _log_share(x, y), lambda out, x, y: 1.0 - share_of(x, y))
+@derivatives(lambda out, x, y: _log_share(x, y), lambda out, x, y: 1.0 - share_of(x, y))
 def _kl_div(x, y):
     both = lnp.logical_and(x > 0, y > 0)
     a, b = within(both, x, 1.0), within(both, y, 1.0)
     return _divergence(x, y, -drop_of(a, b, b - a), y)
 
 
-@public()
+@public_api()
 def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
     """`x * log(y)`, which is 0 where x is 0.
 
@@ -96,7 +96,7 @@ def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
     return xlogy_of(*inexact("xlogy", x, y))
 
 
-@public()
+@public_api()
 def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
     """`x * log(1 + y)`, which is 0 where x is 0.
 
@@ -117,7 +117,7 @@ def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
     return xlog1py_of(*inexact("xlog1py", x, y))
 
 
-@public()
+@public_api()
 def entr(x: ArrayLike) -> Array:
     """`-x * log(x)`: 0 at 0, minus infinity below.
 
@@ -138,7 +138,7 @@ def entr(x: ArrayLike) -> Array:
     return real("entr", _entr, x) + 0.0
 
 
-@public()
+@public_api()
 def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     """`p * log(p / q)`, an element of the relative entropy of two distributions.
 
@@ -161,7 +161,7 @@ def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     return real("rel_entr", _rel_entr, p, q)
 
 
-@public()
+@public_api()
 def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     """`p * log(p / q) - p + q`, an element of the Kullback-Leibler divergence; never negative.
 
@@ -184,7 +184,7 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     return real("kl_div", _kl_div, p, q)
 
 
-@public()
+@public_api()
 def expit(x: ArrayLike) -> Array:
     """`1 / (1 + exp(-x))`, the logistic function.
 
@@ -206,19 +206,19 @@ def expit(x: ArrayLike) -> Array:
 
 
 # Not y (1 - 2y), of which digits are lost around 0.
-@slopes(lambda out, x: -out * lnp.tanh(0.5 * x))
+@derivatives(lambda out, x: -out * lnp.tanh(0.5 * x))
 def _bell(x):
-    """The slope: not y (1 - y), of which nothing is left where y is rounded to 1."""
+    """The derivative: not y (1 - y), of which nothing is left where y is rounded to 1."""
     return lax.logistic(x) * lax.logistic(-x)
 
 
-@slopes(lambda out, x: _bell(x))
+@derivatives(lambda out, x: _bell(x))
 def expit_of(x):
     """The logistic function of an array."""
     return lax.logistic(x)
 
 
-@public()
+@public_api()
 def logit(x: ArrayLike) -> Array:
     """`log(x / (1 - x))`, the inverse of `expit`.
 
@@ -243,7 +243,7 @@ def _complex_logit(x):
     return lnp.log(x / (1.0 - x))
 
 
-@slopes(lambda out, x: 1.0 / x + 1.0 / (1.0 - x))  # as a product its second slope is no number at an end
+@derivatives(lambda out, x: 1.0 / x + 1.0 / (1.0 - x))  # as a product its second derivative is no number at an end
 def logit_of(x):
     """By the distance from 1/2, which is exact from 1/4 on, and by symmetry: one logarithm, and no digit lost at 1/2."""
     size = lnp.log1p(lnp.abs(2.0 * x - 1.0) / lnp.minimum(x, 1.0 - x))

@@ -8,11 +8,11 @@ from typing import Any
 import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import jvp
-from lamina_numpy.extend import public
+from lamina_numpy.extend import public_api
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._util import by_dtype, no_slope, real, slopes, whole_number, within
+from .._util import by_dtype, no_derivative, real, derivatives, whole_number, within
 
 __all__ = ["bernoulli", "polygamma", "zeta"]
 
@@ -51,15 +51,15 @@ def _summed(x, q):
     return total + lnp.where(small, tail, 0.0)
 
 
-def _slope_x(out, x, q):
-    """The slope in x, of the sum that gives all orders of it."""
+def _derivative_x(out, x, q):
+    """The derivative in x, of the sum that gives all orders of it."""
     good = lnp.logical_and(x > 1, q > 0)
     y, p = within(good, x, 2.0), within(good, q, 1.0)
-    slope = jvp(lambda v: _summed(v, p), (y,), (lnp.ones_like(y),))[1]
-    return lnp.where(good, slope, np.nan)
+    derivative = jvp(lambda v: _summed(v, p), (y,), (lnp.ones_like(y),))[1]
+    return lnp.where(good, derivative, np.nan)
 
 
-@slopes(_slope_x, lambda out, x, q: -x * _hurwitz(x + 1.0, q))
+@derivatives(_derivative_x, lambda out, x, q: -x * _hurwitz(x + 1.0, q))
 def _hurwitz(x, q):
     """Of arrays; left of q = 0 for whole x, term by term."""
     left = (q < 0) & (q != lnp.floor(q)) & (x == lnp.floor(x)) & (q > -_MOST_BELOW) & (x > 1)
@@ -88,7 +88,8 @@ def _riemann(x):
     # zeta(x) = 2^x pi^(x - 1) sin(pi x / 2) gamma(1 - x) zeta(1 - x), DLMF 25.4.1
     z = within(left, x, 0.0)
     size = lnp.exp(z * math.log(2.0) + (z - 1.0) * math.log(math.pi) + lax.lgamma(1.0 - z))
-    r = z - 4.0 * lnp.round(0.25 * z)  # in [-2, 2], where the sine is folded: exact zeros at even whole numbers, with slopes
+    # in [-2, 2], where the sine is folded: exact zeros at even whole numbers, with derivatives
+    r = z - 4.0 * lnp.round(0.25 * z)
     turn = lnp.sin(0.5 * np.pi * lnp.where(r > 1, 2.0 - r, lnp.where(r < -1, -2.0 - r, r)))
     none = left & (turn == 0) & (size == np.inf)
     out = lnp.where(left, lnp.where(none, 0.0, size * lnp.where(none, 1.0, turn) * value), value)
@@ -96,7 +97,7 @@ def _riemann(x):
     return lnp.where(x == 1, 1.0 / within(x == 1, x - 1.0, 1.0), out)
 
 
-@public()
+@public_api()
 def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Array:
     """The sum of `(k + q)**-x` over k from 0: Hurwitz' zeta function, Riemann's without q.
 
@@ -111,7 +112,7 @@ def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Array:
       ShapeError: the shapes do not broadcast.
 
     Derivative: in x minus the sum of `log(k + q) (k + q)**-x`; in q `-x zeta(x + 1, q)`.
-    Source: DLMF 25.11.1 and 25.2.1; below 0 by reflection, 25.4.1; slopes in x by 25.11.5.
+    Source: DLMF 25.11.1 and 25.2.1; below 0 by reflection, 25.4.1; derivatives in x by 25.11.5.
 
     >>> zeta(np.array([2., 3.]), 1.)
     Array([1.6449341, 1.2020569], dtype=float32)
@@ -121,7 +122,7 @@ def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Array:
     return real("zeta", _riemann, x) if q is None else real("zeta", _hurwitz, x, q)
 
 
-@slopes(lambda out, x: _hurwitz(2.0 * lnp.ones_like(x), x))
+@derivatives(lambda out, x: _hurwitz(2.0 * lnp.ones_like(x), x))
 def digamma_of(x):
     """The logarithmic derivative of gamma; at zero infinite, of the sign opposite to the zero's."""
     return lnp.where(x == 0, -1.0 / within(x == 0, x, 1.0), lax.digamma(within(x != 0, x, 1.0)))
@@ -144,7 +145,7 @@ def _high_order(n, x):
     return lnp.exp(lax.lgamma(s) - s * lnp.log(x) + lnp.log(total))
 
 
-@slopes(no_slope("polygamma", "n"), lambda out, n, x: _polygamma(n + 1.0, x))
+@derivatives(no_derivative("polygamma", "n"), lambda out, n, x: _polygamma(n + 1.0, x))
 def _polygamma(n, x):
     whole = lnp.logical_and(n >= 0, n == lnp.floor(n))
     m = within(whole, n, 1.0)
@@ -160,7 +161,7 @@ def _polygamma(n, x):
     return lnp.where(whole, lnp.where(m == 0, digamma_of(x), value), np.nan)
 
 
-@public()
+@public_api()
 def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
     """The n-th derivative of digamma.
 
@@ -184,7 +185,7 @@ def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
     return real("polygamma", _polygamma, n, x)
 
 
-@public("n")
+@public_api("n")
 def bernoulli(n: int) -> Array:
     """Bernoulli's numbers from the 0th to the n-th.
 

@@ -8,7 +8,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import custom_jvp
 from lamina_ir import ShapeError, dtypes
-from lamina_numpy.extend import own_terms, public
+from lamina_numpy.extend import ignore_strict_promotion, public_api
 from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import typeof
 from lamina_tracing.lax import factorizations
@@ -18,7 +18,7 @@ from ._util import adjoint, alike, matrices, mm, triangle
 __all__ = ["cho_factor", "cholesky", "eigh", "hessenberg", "lu", "lu_factor", "polar", "qr", "rsf2csf", "schur", "svd"]
 
 
-@public("lower", "overwrite_a", "check_finite")
+@public_api("lower", "overwrite_a", "check_finite")
 def cholesky(a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     """The triangular factor of Hermitian positive definite matrices: `a = R^H R`, or `a = L L^H`.
 
@@ -42,7 +42,7 @@ def cholesky(a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check
     return _cholesky_plain("cholesky", a, lower)
 
 
-@own_terms
+@ignore_strict_promotion
 def _cholesky_plain(call: str, a: Any, lower: bool) -> Any:
     factor = factorizations.cholesky(triangle(matrices(call, a, True), lower), symmetrize_input=False)
     return factor if lower else adjoint(factor)
@@ -74,8 +74,8 @@ def cho_factor(a: ArrayLike, lower: bool = False, overwrite_a: bool = False, che
     return _cholesky("cho_factor", a, bool(lower)), bool(lower)
 
 
-@public("permute_l", "overwrite_a", "check_finite")
-@own_terms
+@public_api("permute_l", "overwrite_a", "check_finite")
+@ignore_strict_promotion
 def lu(a: ArrayLike, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """The factors of `a = P L U`: a permutation, unit lower triangular, upper triangular.
 
@@ -109,7 +109,7 @@ def lu(a: ArrayLike, permute_l: bool = False, overwrite_a: bool = False, check_f
     return lnp.astype(rows == lnp.expand_dims(order, -2), np.finfo(t.dtype).dtype), lower, upper
 
 
-@public("overwrite_a", "check_finite")
+@public_api("overwrite_a", "check_finite")
 def lu_factor(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Array, Array]:
     """What `lu_solve` solves systems with: both factors in one array, and the exchanges of rows.
 
@@ -134,7 +134,7 @@ def lu_factor(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True
     return both, pivots
 
 
-@public("overwrite_a", "lwork", "mode", "pivoting", "check_finite")
+@public_api("overwrite_a", "lwork", "mode", "pivoting", "check_finite")
 def qr(a: ArrayLike, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False,
        check_finite: bool = True) -> tuple[Array, ...]:
     """The factors of `a = Q R`: Q with orthonormal columns, R upper triangular.
@@ -164,7 +164,7 @@ def qr(a: ArrayLike, overwrite_a: bool = False, lwork: Any = None, mode: str = "
     return tuple(made[1:] if mode == "r" else made)
 
 
-@public("full_matrices", "compute_uv", "overwrite_a", "check_finite", "lapack_driver")
+@public_api("full_matrices", "compute_uv", "overwrite_a", "check_finite", "lapack_driver")
 def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False, check_finite: bool = True,
         lapack_driver: str = "gesdd") -> Any:
     """The singular value decomposition `a = U diag(s) Vh`, singular values descending.
@@ -193,7 +193,7 @@ def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, overw
     return factorizations.svd(matrices("svd", a), full_matrices=full_matrices, compute_uv=compute_uv)
 
 
-@public("lower", "eigvals_only", "overwrite_a", "overwrite_b", "turbo", "eigvals", "type", "check_finite")
+@public_api("lower", "eigvals_only", "overwrite_a", "overwrite_b", "turbo", "eigvals", "type", "check_finite")
 def eigh(a: ArrayLike, b: ArrayLike | None = None, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False,
          overwrite_b: bool = False, turbo: bool = True, eigvals: None = None, type: int = 1, check_finite: bool = True) -> Any:
     """Eigenvalues, ascending, and eigenvectors, in columns, of Hermitian matrices.
@@ -246,8 +246,8 @@ def eigh(a: ArrayLike, b: ArrayLike | None = None, lower: bool = True, eigvals_o
     return w, mm(factor, v) if type == 3 else over(v, transpose_a=True, conjugate_a=True)
 
 
-@public("output")
-@own_terms
+@public_api("output")
+@ignore_strict_promotion
 def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
     """The Schur form `a = Z T Z^H`: Z unitary, T upper triangular.
 
@@ -275,7 +275,7 @@ def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
     return rsf2csf(t, z) if output == "complex" else (t, z)
 
 
-@public("check_finite")
+@public_api("check_finite")
 def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Array, Array]:
     """The complex Schur form of what a real one stands for.
 
@@ -305,7 +305,7 @@ def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Arra
     return lnp.vectorize(_rotated, signature="(n,n),(n,n)->(n,n),(n,n)")(lnp.astype(t, d), lnp.astype(z, d))
 
 
-@own_terms
+@ignore_strict_promotion
 def _rotated(t: Any, z: Any) -> Any:
     n = typeof(t).shape[0]
     eps = np.finfo(typeof(t).dtype).eps
@@ -328,7 +328,7 @@ def _rotated(t: Any, z: Any) -> Any:
     return lax.fori_loop(0, max(n - 1, 0), rotate, (t, z)) if n > 1 else (t, z)
 
 
-@public("calc_q", "overwrite_a", "check_finite")
+@public_api("calc_q", "overwrite_a", "check_finite")
 def hessenberg(a: ArrayLike, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """The Hessenberg form `a = Q H Q^H`: Q unitary, H zero below the first subdiagonal.
 
@@ -362,7 +362,7 @@ def hessenberg(a: ArrayLike, *, calc_q: bool = False, overwrite_a: bool = False,
     return (h, q) if calc_q else h
 
 
-@public("side", "method", "eps", "max_iterations")
+@public_api("side", "method", "eps", "max_iterations")
 def polar(a: ArrayLike, side: str = "right", *, method: str = "qdwh", eps: float | None = None,
           max_iterations: int | None = None) -> tuple[Array, Array]:
     """The polar decomposition: `a = u p`, or `a = p u`, u with orthonormal columns or rows, p Hermitian and semi-definite.

@@ -9,7 +9,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import custom_jvp, custom_linear_solve, jvp
 from lamina_ir import ShapeError
-from lamina_numpy.extend import own_terms, public
+from lamina_numpy.extend import ignore_strict_promotion, public_api
 from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import typeof
 from lamina_tracing.lax import factorizations
@@ -23,7 +23,7 @@ __all__ = ["expm", "expm_frechet", "funm", "sqrtm"]
 _PADE = {4: (7, 3.925724783138660), 8: (13, 5.371920351148152)}
 
 
-@public("upper_triangular", "max_squarings")
+@public_api("upper_triangular", "max_squarings")
 def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 16) -> Array:
     """The exponential of square matrices.
 
@@ -52,7 +52,7 @@ def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 1
     return _expm(matrices("expm", A, True, "A"), upper_triangular, max_squarings)
 
 
-@own_terms
+@ignore_strict_promotion
 def _expm(a: Any, upper: bool, most: int) -> Any:
     t = typeof(a)
     n = t.shape[-1]
@@ -97,7 +97,7 @@ def _pade(a: Any, degree: int, upper: bool) -> Any:
     return lnp.linalg.solve(even - odd, even + odd)
 
 
-@public("method", "compute_expm")
+@public_api("method", "compute_expm")
 def expm_frechet(A: ArrayLike, E: ArrayLike, *, method: str | None = None, compute_expm: bool = True) -> Any:
     """The derivative of the exponential at square matrices, in a direction.
 
@@ -132,7 +132,7 @@ def expm_frechet(A: ArrayLike, E: ArrayLike, *, method: str | None = None, compu
 # --- the square root ------------------------------------------------------------------------------------------------
 
 
-@public("blocksize")
+@public_api("blocksize")
 def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
     """The principal square root of square matrices: that whose eigenvalues have no negative real part.
 
@@ -225,7 +225,7 @@ def funm(A: ArrayLike, func: Callable[[Array], Array], disp: bool = True) -> Any
       MissingRuleError: a derivative is asked for.
       TypeError: `A` is neither an array nor a number, or `func` is no function.
 
-    Source: Parlett, "A recurrence among the elements of functions of triangular matrices" (1976), with the slope of
+    Source: Parlett, "A recurrence among the elements of functions of triangular matrices" (1976), with the derivative of
       `func` where SciPy leaves two equal eigenvalues alone. CPU only.
 
     >>> import lamina_numpy as lnp
@@ -237,12 +237,12 @@ def funm(A: ArrayLike, func: Callable[[Array], Array], disp: bool = True) -> Any
         raise TypeError(f"funm: func is a function of numbers; got {type(func).__name__}")
     t, z = _complex_schur(A)
     w = diagonal(t)
-    values, slopes = jvp(func, (w,), (lnp.ones_like(w),))
+    values, derivatives = jvp(func, (w,), (lnp.ones_like(w),))
     if typeof(values).shape != typeof(w).shape:
         raise ShapeError(f"funm: func gives a value for each eigenvalue, {typeof(w).str_long()}; "
                          f"got {typeof(values).str_long()}")
     d = typeof(t).dtype
-    f, error = _parlett(t, z, lnp.asarray(values, d), lnp.asarray(slopes, d))
+    f, error = _parlett(t, z, lnp.asarray(values, d), lnp.asarray(derivatives, d))
     return f if disp else (f, error)
 
 
@@ -253,24 +253,24 @@ def _complex_schur(A: Any) -> Any:
 
 
 @functools.partial(jit, inline=True)
-@own_terms
-def _parlett(t: Any, z: Any, values: Any, slopes: Any) -> Any:
-    return lnp.vectorize(_parlett_of_one, signature="(n,n),(n,n),(n),(n)->(n,n),()")(t, z, values, slopes)
+@ignore_strict_promotion
+def _parlett(t: Any, z: Any, values: Any, derivatives: Any) -> Any:
+    return lnp.vectorize(_parlett_of_one, signature="(n,n),(n,n),(n),(n)->(n,n),()")(t, z, values, derivatives)
 
 
-def _parlett_of_one(t: Any, z: Any, values: Any, slopes: Any) -> Any:
+def _parlett_of_one(t: Any, z: Any, values: Any, derivatives: Any) -> Any:
     n, real = typeof(t).shape[0], np.finfo(typeof(t).dtype).dtype
     eps = np.finfo(real).eps
     w = diagonal(t)
     row, column = lnp.arange(n)[:, None], lnp.arange(n)
     gap = w - w[:, None]
-    divided = lnp.where(gap == 0, slopes, (values - values[:, None]) / lnp.where(gap == 0, 1, gap))
+    divided = lnp.where(gap == 0, derivatives, (values - values[:, None]) / lnp.where(gap == 0, 1, gap))
     strict = lnp.triu(t, 1)
     coupled = lnp.asarray(strict != 0, real)
 
     def off_diagonal(p: Any, done: Any) -> Any:
         """The p-th one; those between are done, as this sum over what lies between two elements needs. `joined`: which pairs
-        of eigenvalues elements of `t` lead from one to the other; equal ones that others lie between need more slopes."""
+        of eigenvalues elements of `t` lead from one to the other; equal ones that others lie between need more derivatives."""
         f, joined = done
         inside = (column - row > 0) & (column - row < p)
         inner = f * inside

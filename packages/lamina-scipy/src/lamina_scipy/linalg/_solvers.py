@@ -10,7 +10,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import custom_linear_solve
 from lamina_ir import ShapeError
-from lamina_numpy.extend import public
+from lamina_numpy.extend import public_api
 from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import typeof
 from lamina_tracing.lax import factorizations
@@ -52,7 +52,7 @@ def _tri(a: Any, b: Any, lower: bool, back: bool = False, unit: bool = False) ->
                                            unit_diagonal=unit)
 
 
-@public("overwrite_a", "check_finite")
+@public_api("overwrite_a", "check_finite")
 def det(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     """The determinants of square matrices.
 
@@ -73,7 +73,7 @@ def det(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> A
     return lnp.linalg.det(matrices("det", a, True))
 
 
-@public("overwrite_a", "check_finite")
+@public_api("overwrite_a", "check_finite")
 def inv(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     """The inverses of square matrices.
 
@@ -95,7 +95,7 @@ def inv(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> A
     return lnp.linalg.inv(matrices("inv", a, True))
 
 
-@public("lower", "overwrite_a", "overwrite_b", "debug", "check_finite", "assume_a")
+@public_api("lower", "overwrite_a", "overwrite_b", "debug", "check_finite", "assume_a")
 def solve(a: ArrayLike, b: ArrayLike, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
           debug: bool = False, check_finite: bool = True, assume_a: str = "gen") -> Array:
     """The solution x of `a x = b`.
@@ -137,7 +137,7 @@ def solve(a: ArrayLike, b: ArrayLike, lower: bool = False, overwrite_a: bool = F
     return _out(custom_linear_solve(lambda x: lnp.matmul(a, x), b, by_factor, transposed), vector)
 
 
-@public("trans", "lower", "unit_diagonal", "overwrite_b", "debug", "check_finite")
+@public_api("trans", "lower", "unit_diagonal", "overwrite_b", "debug", "check_finite")
 def solve_triangular(a: ArrayLike, b: ArrayLike, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False,
                      overwrite_b: bool = False, debug: Any = None, check_finite: bool = True) -> Array:
     """The solution x of `a x = b` for triangular matrices.

@@ -7,7 +7,7 @@ from typing import Any
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import ShapeError, dtypes
-from lamina_numpy.extend import own_terms, public, to_inexact
+from lamina_numpy.extend import ignore_strict_promotion, public_api, to_inexact
 from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import typeof
 
@@ -54,8 +54,8 @@ def _block_diag(*arrs: Any) -> Any:
     return lnp.concatenate(rows, 0)
 
 
-@public("n")
-@own_terms
+@public_api("n")
+@ignore_strict_promotion
 def hilbert(n: int) -> Array:
     """The Hilbert matrix: 1 / (i + j + 1) in row i and column j.
 
@@ -83,7 +83,7 @@ def hilbert(n: int) -> Array:
     return 1 / (k[:, None] + k + 1)
 
 
-@public()
+@public_api()
 def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Array:
     """Matrices with the same number along each diagonal.
 

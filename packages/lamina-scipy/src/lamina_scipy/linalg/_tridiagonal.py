@@ -12,7 +12,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import custom_jvp
 from lamina_ir import DTypeError, ShapeError, dtypes
-from lamina_numpy.extend import own_terms, public
+from lamina_numpy.extend import ignore_strict_promotion, public_api
 from lamina_tracing import ArrayLike, lax
 from lamina_tracing.extend import typeof
 from lamina_tracing.lax import factorizations
@@ -22,7 +22,7 @@ from ._util import alike, scaled_eye
 __all__ = ["eigh_tridiagonal"]
 
 
-@public("eigvals_only", "select", "select_range", "tol")
+@public_api("eigvals_only", "select", "select_range", "tol")
 def eigh_tridiagonal(d: ArrayLike, e: ArrayLike, *, eigvals_only: bool = False, select: str = "a",
                      select_range: tuple[float, float] | None = None, tol: float | None = None) -> Any:
     """Eigenvalues, ascending, and eigenvectors, in columns, of symmetric tridiagonal matrices.
@@ -90,7 +90,7 @@ def _dense(d: Any, e: Any) -> Any:
 
 
 @functools.partial(custom_jvp, nondiff_argnums=(2, 3))
-@own_terms
+@ignore_strict_promotion
 def _eigenvalues(d: Any, e: Any, first: int, last: int) -> Any:
     dtype = typeof(d).dtype
     info = np.finfo(dtype)

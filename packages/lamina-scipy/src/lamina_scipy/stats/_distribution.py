@@ -12,13 +12,13 @@ from typing import Any
 
 import lamina_numpy as lnp
 import numpy as np
-from lamina_numpy.extend import public
+from lamina_numpy.extend import public_api
 
-from .._util import by_dtype, counted, real, slopes, within
+from .._util import by_dtype, counted, real, derivatives, within
 from .._special._binomial_deviance import log1p_of
 
 __all__ = ["Law", "exponential", "from_end", "hyperbola", "log1p_square", "log_difference", "none_at", "one_less",
-           "proper", "rest_beside", "standard", "supported"]
+           "proper", "complement_of_exp", "standard", "supported"]
 
 _NONE = "NaN where a parameter has no meaning"
 _KINDS = {  # what it is; what comes back
@@ -41,7 +41,7 @@ _ENDS = {"pdf": (0.0, 0.0), "logpdf": (-np.inf, -np.inf), "cdf": (0.0, 1.0), "lo
 
 
 def _closed(fun: Callable[..., Any], kind: str, placed: bool) -> Callable[..., Any]:
-    """`fun` that is constant at infinite places: there its own slopes may be infinity times nothing."""
+    """`fun` that is constant at infinite places: there its own derivatives may be infinity times nothing."""
     left, right = _ENDS[kind]
 
     def core(x: Any, *rest: Any) -> Any:
@@ -80,7 +80,7 @@ class Law:
             return (counted if "k" in parameters.parameters else real)(call, core, *bound.arguments.values())
         run.__name__ = run.__qualname__ = kind
         run.__doc__ = self._docstring(kind, parameters, inspect.cleandoc(fun.__doc__ or ""))
-        return public()(run)
+        return public_api()(run)
 
     def _docstring(self, kind: str, parameters: inspect.Signature, example: str) -> str:
         title, result = _KINDS[kind]
@@ -115,7 +115,8 @@ def exponential(log: Any) -> Any:
 
 
 def none_at(end: Any, logpdf: Callable[..., Any], x: Any, inner: Any, *rest: Any) -> Any:
-    """A density that is 0 at an end, from its logarithm: there it is no exponential, whose slope would be 0 times infinity."""
+    """A density that is 0 at an end, from its logarithm: there it is no exponential, whose derivative would be 0
+    times infinity."""
     value = exponential(logpdf(lnp.where(end, inner, x), *rest))
     return lnp.where(end & ~lnp.isnan(value), 0.0, value)
 
@@ -126,7 +127,7 @@ def supported(inside: Any, value: Any, otherwise: Any, x: Any) -> Any:
 
 
 def from_end(y: Any) -> Any:
-    """Places from the lower end of the support, 0: there is no slope below, all of it at the end."""
+    """Places from the lower end of the support, 0: there is no derivative below, all of it at the end."""
     return lnp.where(y < 0, 0.0, y)
 
 
@@ -137,7 +138,7 @@ def hyperbola(y: Any) -> Any:
     return lnp.where(wide, 2.0 / (z + 1.0 / z), 2.0 * flat / (1.0 + flat * flat))
 
 
-@slopes(lambda out, y: hyperbola(y))
+@derivatives(lambda out, y: hyperbola(y))
 def log1p_square(y: Any) -> Any:
     """log(1 + y^2) by one logarithm, to which the digits that the sum has rounded away are added; far out that of y times a
     power of 2, whose square does not overflow."""
@@ -148,9 +149,9 @@ def log1p_square(y: Any) -> Any:
     return lnp.log(total) + lnp.where(far, 2 * exponent * math.log(2), (square - (total - 1.0)) / total)
 
 
-@slopes(lambda out, log: -lnp.exp(log))
-def rest_beside(log: Any) -> Any:
-    """1 - exp(log), whose slope keeps its digits where next to nothing is taken away."""
+@derivatives(lambda out, log: -lnp.exp(log))
+def complement_of_exp(log: Any) -> Any:
+    """1 - exp(log), whose derivative keeps its digits where next to nothing is taken away."""
     return 0.0 - lnp.expm1(log)
 
 

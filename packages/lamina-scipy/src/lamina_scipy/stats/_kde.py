@@ -7,7 +7,7 @@ from typing import Any
 
 import lamina_numpy as lnp
 from lamina_ir import DTypeError, ShapeError, dtypes, trees
-from lamina_numpy.extend import own_terms, to_inexact
+from lamina_numpy.extend import ignore_strict_promotion, to_inexact
 from lamina_numpy.special import logsumexp
 from lamina_random import choice, normal, split
 from lamina_tracing import Array, ArrayLike, ShapeLike
@@ -49,7 +49,7 @@ class gaussian_kde:
     (3, 1, (1,))
     """
 
-    @own_terms
+    @ignore_strict_promotion
     def __init__(self, dataset: ArrayLike, bw_method: str | float | Callable[[Any], Any] | None = None,
                  weights: ArrayLike | None = None):
         data = lnp.atleast_2d(to_inexact("gaussian_kde", dataset))
@@ -114,7 +114,7 @@ class gaussian_kde:
                              f"got shape {shape}")
         return x
 
-    @own_terms
+    @ignore_strict_promotion
     def _log_each(self, points: Any, centres: Any, covariance: Any) -> Any:
         """The logarithms of normal densities `[m, n]`, from each centre to each point."""
         d = lnp.result_type(points, centres, covariance)
@@ -141,7 +141,7 @@ class gaussian_kde:
         each = self._log_each(self._points("logpdf", x), self.dataset, self.covariance)
         return logsumexp(each, 1, self.weights)  # type: ignore[return-value]  # without signs it is one array
 
-    @own_terms
+    @ignore_strict_promotion
     def integrate_gaussian(self, mean: ArrayLike, cov: ArrayLike) -> Array:
         """The integral of the density times a normal one of mean `[d]` and covariance `[d, d]`."""
         centre = lnp.atleast_1d(lnp.squeeze(to_inexact("gaussian_kde.integrate_gaussian", mean)))
@@ -151,7 +151,7 @@ class gaussian_kde:
                              f"{typeof(centre).shape} and {typeof(spread).shape}")
         return (lnp.exp(self._log_each(centre[:, None], self.dataset, self.covariance + spread)) @ self.weights)[0]
 
-    @own_terms
+    @ignore_strict_promotion
     def integrate_box_1d(self, low: ArrayLike, high: ArrayLike) -> Array:
         """The share between two numbers, of an estimate of one dimension."""
         if self.d != 1:
@@ -160,7 +160,7 @@ class gaussian_kde:
         a, b = ((to_inexact("gaussian_kde.integrate_box_1d", v) - self.dataset[0]) / width for v in (low, high))
         return lnp.sum(self.weights * lnp.where(a > 0, ndtr_of(-a) - ndtr_of(-b), ndtr_of(b) - ndtr_of(a)))  # by the small tail
 
-    @own_terms
+    @ignore_strict_promotion
     def integrate_kde(self, other: gaussian_kde) -> Array:
         """The integral of the product of two estimates of the same dimension."""
         if other.d != self.d:
@@ -177,7 +177,7 @@ class gaussian_kde:
         """Not there: an estimate does not change; make another with `bw_method=`."""
         raise NotImplementedError("gaussian_kde.set_bandwidth: an estimate does not change; make another with bw_method=")
 
-    @own_terms
+    @ignore_strict_promotion
     def resample(self, key: Any, shape: ShapeLike = ()) -> Array:
         """Samples of the density, `[d, *shape]`, drawn with a key of `lamina.random`."""
         pick, spread = split(key)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import dtypes
-from lamina_numpy.extend import own_terms, public, to_inexact
+from lamina_numpy.extend import ignore_strict_promotion, public_api, to_inexact
 from lamina_tracing import Array, ArrayLike, AxisLike, lax
 from lamina_tracing.extend import check_axis, is_axis_name, typeof
 
@@ -40,7 +40,7 @@ def _in_front(call: str, a: Any, axis: Any) -> Any:
     return lnp.moveaxis(a, check_axis(call, axis, len(typeof(a).shape)), 0)
 
 
-@public("axis", "nan_policy", "keepdims")
+@public_api("axis", "nan_policy", "keepdims")
 def mode(a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False) -> ModeResult:
     """The commonest element along an axis, of several the smallest.
 
@@ -92,8 +92,8 @@ def mode(a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate", keep
     return ModeResult(*result)
 
 
-@public("method", "axis", "nan_policy")
-@own_terms
+@public_api("method", "axis", "nan_policy")
+@ignore_strict_promotion
 def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate") -> Array:
     """The rank of each element, from 1.
 
@@ -153,7 +153,7 @@ def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None, 
     return lnp.moveaxis(ranks, 0, check_axis("rankdata", axis, len(typeof(source).shape)))
 
 
-@public("axis", "ddof", "nan_policy", "keepdims")
+@public_api("axis", "ddof", "nan_policy", "keepdims")
 def sem(a: ArrayLike, axis: AxisLike = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Array:
     """The standard error of the mean: the standard deviation over the root of the number of elements.
 

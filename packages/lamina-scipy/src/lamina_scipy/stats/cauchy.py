@@ -7,7 +7,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import publish as _publish
 
-from .._util import slopes, within
+from .._util import derivatives, within
 from .._special._binomial_deviance import log1p_of
 from ._distribution import Law, exponential, hyperbola, log1p_square, proper, standard
 
@@ -49,7 +49,7 @@ def _rate(y):
     return lnp.where(wide, 0.5 * hyperbola(z) / (z * angle), 1.0 / ((1.0 + flat * flat) * angle))
 
 
-@slopes(lambda out, y: _rate(y))
+@derivatives(lambda out, y: _rate(y))
 def _log_below(y):
     share = lnp.arctan2(lnp.ones_like(y), lnp.abs(y)) / np.pi
     return lnp.where(y < 0, lnp.log(share), log1p_of(-share))
@@ -67,7 +67,7 @@ def _logsf(x, loc=0, scale=1):
     return proper(_log_below(-standard(x, loc, scale)), scale > 0)
 
 
-@slopes(lambda out, q: lnp.where(lnp.isnan(out), 0.0, np.pi * (1.0 + out * out)))
+@derivatives(lambda out, q: lnp.where(lnp.isnan(out), 0.0, np.pi * (1.0 + out * out)))
 def _quantile(q):
     """Up to where a share lies, in both tails from the share that is small."""
     small = lnp.minimum(q, 1.0 - q)

@@ -4,7 +4,7 @@ from __future__ import annotations
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import ShapeError, dtypes
-from lamina_numpy.extend import public
+from lamina_numpy.extend import public_api
 from lamina_numpy.extend import publish as _publish
 from lamina_tracing import Array, ArrayLike
 from lamina_tracing.extend import typeof
@@ -36,7 +36,7 @@ def _log(call, x, alpha, last=lambda log: log):
     return lnp.astype(real(call, core, x, lnp.reshape(alpha, (-1,) + (1,) * (len(shape) - 1))), final)
 
 
-@public()
+@public_api()
 def logpdf(x: ArrayLike, alpha: ArrayLike) -> Array:
     """The logarithm of the density of Dirichlet's distribution of shares.
 
@@ -58,7 +58,7 @@ def logpdf(x: ArrayLike, alpha: ArrayLike) -> Array:
     return _log("dirichlet.logpdf", x, alpha)
 
 
-@public()
+@public_api()
 def pdf(x: ArrayLike, alpha: ArrayLike) -> Array:
     """The density of Dirichlet's distribution of shares.
 

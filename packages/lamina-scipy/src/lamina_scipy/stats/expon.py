@@ -7,7 +7,7 @@ from lamina_numpy.extend import publish as _publish
 
 from .._util import within
 from .._special._binomial_deviance import log1p_of
-from ._distribution import Law, exponential, from_end, one_less, proper, rest_beside, standard, supported
+from ._distribution import Law, exponential, from_end, one_less, proper, complement_of_exp, standard, supported
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 
@@ -42,7 +42,7 @@ def _sf(x, loc=0, scale=1):
 def _cdf(x, loc=0, scale=1):
     """>>> cdf(np.array([1e-10, -1.]))
     Array([1.e-10, 0.e+00], dtype=float32)"""
-    return proper(rest_beside(0.0 - from_end(standard(x, loc, scale))), scale > 0)
+    return proper(complement_of_exp(0.0 - from_end(standard(x, loc, scale))), scale > 0)
 
 
 def _logcdf(x, loc=0, scale=1):

@@ -6,7 +6,7 @@ import numpy as np
 from lamina_autodiff import jvp
 from lamina_numpy.extend import publish as _publish
 
-from .._util import by_dtype, slopes, within
+from .._util import by_dtype, derivatives, within
 from .._special._gammas import gammaln_after_one, gammaln_of
 from .._special._incomplete import gammaincc_of
 from ._distribution import Law, exponential, proper
@@ -24,19 +24,20 @@ def _from_zero(x, value, at_zero=0.0):
 
 
 def _bend(out, x, beta):
-    """The second slope: at 0 that of a square is 2, that of an exponent between 1 and 2 infinite."""
+    """The second derivative: at 0 that of a square is 2, that of an exponent between 1 and 2 infinite."""
     at_zero = lnp.where(beta == 2, 2.0, lnp.where((beta > 1) & (beta < 2), np.inf, 0.0))
     return _from_zero(x, lambda r: beta * (beta - 1.0) * lnp.power(r, beta - 2.0), at_zero)
 
 
-@slopes(_bend, lambda out, x, beta: lnp.sign(x) * _from_zero(x, lambda r: lnp.power(r, beta - 1.0) * (1.0 + beta * lnp.log(r))))
+@derivatives(_bend, lambda out, x,
+             beta: lnp.sign(x) * _from_zero(x, lambda r: lnp.power(r, beta - 1.0) * (1.0 + beta * lnp.log(r))))
 def _rise(x, beta):
     return lnp.sign(x) * _from_zero(x, lambda r: beta * lnp.power(r, beta - 1.0))
 
 
-@slopes(lambda out, x, beta: _rise(x, beta), lambda out, x, beta: _from_zero(x, lambda r: lnp.power(r, beta) * lnp.log(r)))
+@derivatives(lambda out, x, beta: _rise(x, beta), lambda out, x, beta: _from_zero(x, lambda r: lnp.power(r, beta) * lnp.log(r)))
 def _power(x, beta):
-    """|x| to the power beta; at 0 its slope is 0, as the mean of those beside it."""
+    """|x| to the power beta; at 0 its derivative is 0, as the mean of those beside it."""
     return _from_zero(x, lambda r: lnp.power(r, beta))
 
 
@@ -82,7 +83,7 @@ def _below(x, beta):
     return lnp.where(x < 0, half, 1.0 - half)
 
 
-_share = slopes(lambda out, x, beta: _pdf(x, beta), _in_beta)(_below)
+_share = derivatives(lambda out, x, beta: _pdf(x, beta), _in_beta)(_below)
 
 
 def _cdf(x, beta):

@@ -5,8 +5,8 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import publish as _publish
 
-from .._util import by_dtype, horner, slopes, within
-from ._distribution import Law, exponential, one_less, proper, rest_beside, standard
+from .._util import by_dtype, horner, derivatives, within
+from ._distribution import Law, exponential, one_less, proper, complement_of_exp, standard
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 
@@ -14,7 +14,7 @@ _law = Law("gumbel_r", "Gumbel's distribution of largest values")
 
 
 def _risen(y):
-    """Places, from where exp(-exp(-y)) is no more than 0 at once, so that no slope there is infinity times nothing."""
+    """Places, from where exp(-exp(-y)) is no more than 0 at once, so that no derivative there is infinity times nothing."""
     low = by_dtype(y, -5.75, -7.5)
     return lnp.where(y < low, low, y)
 
@@ -48,14 +48,14 @@ def _cdf(x, loc=0, scale=1):
 def _sf(x, loc=0, scale=1):
     """>>> sf(np.array([0., 80.]))
     Array([6.3212055e-01, 1.8048513e-35], dtype=float32)"""
-    return proper(rest_beside(-lnp.exp(-_risen(standard(x, loc, scale)))), scale > 0)
+    return proper(complement_of_exp(-lnp.exp(-_risen(standard(x, loc, scale)))), scale > 0)
 
 
 _BERNOULLI = (1 / 74724249600, -691 / 1307674368000, 1 / 47900160, -1 / 1209600, 1 / 30240, -1 / 720, 1 / 12)
 
 
 def _hazard(y):
-    """Density over `sf`: u / (exp(u) - 1) of u = exp(-y), near 0 by its series (DLMF 24.2.1), whose own slope keeps its
+    """Density over `sf`: u / (exp(u) - 1) of u = exp(-y), near 0 by its series (DLMF 24.2.1), whose own derivative keeps its
     digits."""
     u = lnp.exp(-y)
     small = u < 0.5
@@ -63,7 +63,7 @@ def _hazard(y):
     return lnp.where(small, 1.0 - 0.5 * v + v * v * horner(v * v, _BERNOULLI), -w * lnp.exp(-w) / lnp.expm1(-w))
 
 
-@slopes(lambda out, y: -_hazard(_risen(y)))
+@derivatives(lambda out, y: -_hazard(_risen(y)))
 def _log_above(y):
     """log(1 - exp(-exp(-y)))."""
     far = y > 50.0  # where exp(-y) is all that is left, and may be below what the dtype holds

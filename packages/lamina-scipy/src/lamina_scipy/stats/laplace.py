@@ -28,7 +28,7 @@ def _cdf(x, loc=0, scale=1):
     Array([0.5       , 0.06766764], dtype=float32)"""
     y = standard(x, loc, scale)
     below = y < 0
-    half = 0.5 * lnp.exp(lnp.where(below, y, -y))  # which at 0 has the slope that the size of y has not
+    half = 0.5 * lnp.exp(lnp.where(below, y, -y))  # which at 0 has the derivative that the size of y has not
     return proper(lnp.where(below, half, 1.0 - half), scale > 0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import lamina_numpy as lnp
 from lamina_numpy.extend import publish as _publish
 
-from .._util import slopes
+from .._util import derivatives
 from .._special._xlogy import expit_of, logit_of
 from ._distribution import Law, exponential, proper, standard
 
@@ -13,13 +13,13 @@ __all__ = ["cdf", "isf", "logpdf", "pdf", "ppf", "sf"]
 _law = Law("logistic", "the logistic distribution")
 
 
-@slopes(lambda out, y: -2.0 * expit_of(y) * expit_of(-y))
+@derivatives(lambda out, y: -2.0 * expit_of(y) * expit_of(-y))
 def _steepness(y):
-    """The slope of the logarithm of the density; its own slope is no difference of near numbers."""
+    """The derivative of the logarithm of the density; its own derivative is no difference of near numbers."""
     return -lnp.tanh(0.5 * y)
 
 
-@slopes(lambda out, y: _steepness(y))
+@derivatives(lambda out, y: _steepness(y))
 def _log_density(y):
     size = lnp.abs(y)
     return -size - 2.0 * lnp.log1p(lnp.exp(-size))

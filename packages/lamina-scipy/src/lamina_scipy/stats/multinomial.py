@@ -4,7 +4,7 @@ from __future__ import annotations
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import ShapeError
-from lamina_numpy.extend import own_terms, public
+from lamina_numpy.extend import ignore_strict_promotion, public_api
 from lamina_numpy.extend import publish as _publish
 from lamina_tracing import Array, ArrayLike
 from lamina_tracing.extend import typeof
@@ -17,7 +17,7 @@ from ._distribution import exponential
 __all__ = ["logpmf", "pmf"]
 
 
-@own_terms
+@ignore_strict_promotion
 def _log(call, x, n, p, last=lambda log: log):
     """`last` of the logarithm, in the dtype that this is computed in."""
     final, (x, n, p) = apart(call, x, n, p)
@@ -34,7 +34,7 @@ def _log(call, x, n, p, last=lambda log: log):
     return lnp.astype(real(call, core, x, p, lnp.expand_dims(n, -1)), final)
 
 
-@public()
+@public_api()
 def logpmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
     """The logarithm of the probability of counts in the multinomial distribution.
 
@@ -57,7 +57,7 @@ def logpmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
     return _log("multinomial.logpmf", x, n, p)
 
 
-@public()
+@public_api()
 def pmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
     """The probability of counts in the multinomial distribution.
 

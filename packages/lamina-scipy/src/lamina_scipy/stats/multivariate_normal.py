@@ -5,7 +5,7 @@ import math
 
 import lamina_numpy as lnp
 from lamina_ir import ShapeError
-from lamina_numpy.extend import own_terms, public
+from lamina_numpy.extend import ignore_strict_promotion, public_api
 from lamina_numpy.extend import publish as _publish
 from lamina_tracing import Array, ArrayLike
 from lamina_tracing.extend import typeof
@@ -17,7 +17,7 @@ from ._distribution import exponential
 __all__ = ["logpdf", "pdf"]
 
 
-@own_terms
+@ignore_strict_promotion
 def _log(call, x, mean, cov, allow_singular=None, last=lambda log: log):
     """`last` of the logarithm, in the dtype that this is computed in."""
     if allow_singular is not None:
@@ -46,7 +46,7 @@ def _log(call, x, mean, cov, allow_singular=None, last=lambda log: log):
     return lnp.astype(last(-0.5 * lnp.sum(white * white, -1) - 0.5 * n * math.log(2 * math.pi) - half_log_det), final)
 
 
-@public("allow_singular")
+@public_api("allow_singular")
 def logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike, allow_singular: None = None) -> Array:
     """The logarithm of the density of the normal distribution in several dimensions.
 
@@ -72,7 +72,7 @@ def logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike, allow_singular: None =
     return _log("multivariate_normal.logpdf", x, mean, cov, allow_singular)
 
 
-@public()
+@public_api()
 def pdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike) -> Array:
     """The density of the normal distribution in several dimensions.
 

@@ -7,7 +7,7 @@ from lamina_numpy.extend import publish as _publish
 
 from .._util import within
 from .._special._binomial_deviance import log1p_of
-from ._distribution import Law, exponential, from_end, one_less, proper, rest_beside, supported
+from ._distribution import Law, exponential, from_end, one_less, proper, complement_of_exp, supported
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 
@@ -57,7 +57,7 @@ def _sf(x, b, loc=0, scale=1):
 def _cdf(x, b, loc=0, scale=1):
     """>>> cdf(np.array([2., 0.5]), 1.)
     Array([0.5, 0. ], dtype=float32)"""
-    return proper(rest_beside(_log_share(x, b, loc, scale)), b > 0, scale > 0)
+    return proper(complement_of_exp(_log_share(x, b, loc, scale)), b > 0, scale > 0)
 
 
 def _logcdf(x, b, loc=0, scale=1):

@@ -8,7 +8,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 from lamina_tracing import lax
 
-from .._util import by_dtype, horner, slopes, within
+from .._util import by_dtype, horner, derivatives, within
 from .._special._binomial_deviance import drop_of
 from .._special._incomplete import betaln_of
 from ._distribution import Law, exponential, hyperbola, log1p_square, proper, standard
@@ -23,7 +23,7 @@ _HALF_STEP = (-0.88650608062744140625, 0.166656494140625, -0.04217529296875, 0.0
               -0.015625, 0.125)
 
 
-def _slope_n(out, y, n):
+def _derivative_n(out, y, n):
     """By the shape, in parts none of which is the difference of two large ones."""
     ratio = y / lnp.sqrt(n)
     w = 0.5 * ratio * hyperbola(ratio)  # y^2 / (n + y^2)
@@ -37,12 +37,12 @@ def _slope_n(out, y, n):
     return 0.5 * (turn + w / n + step)
 
 
-def _slope_y(out, y, n):
+def _derivative_y(out, y, n):
     root = lnp.sqrt(n)
     return -0.5 * ((n + 1.0) / root) * hyperbola(y / root)
 
 
-@slopes(_slope_y, _slope_n)
+@derivatives(_derivative_y, _derivative_n)
 def _log_density(y, n):
     return -0.5 * (n + 1.0) * log1p_square(y / lnp.sqrt(n)) - 0.5 * lnp.log(n) - betaln_of(0.5 * n, lnp.full_like(n, 0.5))
 

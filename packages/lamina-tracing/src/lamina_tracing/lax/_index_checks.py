@@ -1,8 +1,10 @@
-"""Indices that leave their axis, while `config.debug_bounds` is on: each door that takes indices of the user asks here, before
-it moves them inside or leaves them out, as it does otherwise.
+"""Check indices that are out of bounds while `config.debug_bounds` is on.
 
-A check is a call of the host, as `debug.check`: it knows its line, and learns the turn, the example and the device from
-whoever runs the program. What the library does with indices by itself is not looked at: it may count on their being moved.
+Functions that take indices call this module before they clamp or drop indices that are out of bounds.
+
+A check is a call of the host, like `debug.check`: it knows its source line, and the program that runs supplies the
+iteration, the
+member and the device. Indices that the library computes itself are not checked, because it may rely on clamping.
 """
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def should_check_bounds(*forwarding_files: str) -> bool:
     if not config.debug_bounds.value:
         return False
     frame: FrameType | None = sys._getframe(1)
-    forwarding_files += (rename_errors.__code__.co_filename,)  # as the functions do in which errors are told by name
+    forwarding_files += (rename_errors.__code__.co_filename,)  # the wrapper that renames errors calls these functions
     while frame is not None and frame.f_code.co_filename.startswith(forwarding_files):
         frame = frame.f_back
     return frame is not None and not is_library_file(frame.f_code.co_filename)

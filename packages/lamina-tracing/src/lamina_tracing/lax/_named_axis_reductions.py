@@ -21,7 +21,7 @@ __all__ = ["ReductionAxes", "argreduce_named_axis", "gather_named_axes", "parse_
 
 
 class ReductionAxes(tuple[int, ...]):
-    """Axes of an array, as a tuple, and beside them `names`, those of mapped axes; there is one at least.
+    """Axes of an array, as a tuple, and `names`, the names of mapped axes; there is one at least.
 
     Args:
       iterable: the axes of the array.
@@ -85,7 +85,7 @@ def parse_reduction_axes(call: str, axes: Any, ndim: int) -> tuple[int, ...]:
 
 
 # The collective that a reduction over a named axis is. Others gather what is left and reduce that: there is no product of
-# everybody's values, and no bitwise combination of integers.
+# the values of all members, and no bitwise combination of integers.
 _BY_NAME = {prims.reduce_sum_p: prims.psum_p, prims.reduce_max_p: prims.pmax_p, prims.reduce_min_p: prims.pmin_p}
 _TRUTH = {prims.reduce_and_p: prims.pmin_p, prims.reduce_or_p: prims.pmax_p}
 
@@ -101,7 +101,7 @@ def reduce_named_axes(prim: Any, x: Any, axes: ReductionAxes) -> Any:
 
 
 def gather_named_axes(x: Any, names: tuple[Hashable, ...]) -> Any:
-    """Everybody's values along a new axis in front; several named axes are one, the first varying slowest.
+    """Gather the values of all members along a new axis in front; several named axes are one, the first varying slowest.
 
     Args:
       x: array, one per position.

@@ -31,7 +31,7 @@ def _results(call: str, name: str, wanted: Any) -> tuple[tuple[Any, ...], tuple[
 
 
 def _opened(xs: Sequence[Any]) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]]:
-    """`xs` with the words of keys in their place, and what makes them keys again on the host."""
+    """Replace keys by their uint32 data; return the values and a function that restores the keys on the host."""
     tags = [dtypes.key_tag(d) if dtypes.is_key(d := typeof(x).dtype) else None for x in xs]
     if not any(tags):
         return list(xs), list

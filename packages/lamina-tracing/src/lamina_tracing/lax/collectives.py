@@ -239,7 +239,7 @@ def _exchange(call: str, prim: Any, x: Any, axis_name: Any, groups: Any, of: Cal
 
 
 def all_gather(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None, axis: int = 0, tiled: bool = False) -> Any:
-    """Everybody's values, stacked along a new axis (or, tiled, concatenated along an existing one).
+    """Gather the values of all members, stacked along a new axis (or, tiled, concatenated along an existing one).
 
     Args:
       x: array or tree of arrays `[...]`.

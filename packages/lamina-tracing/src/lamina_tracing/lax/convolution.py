@@ -127,7 +127,7 @@ def conv_general_dilated(lhs: ArrayLike, rhs: ArrayLike, window_strides: Sequenc
       lhs: the input, with a batch axis, a feature axis and spatial axes.
       rhs: the kernels, with an output feature axis, an input feature axis and spatial axes; dtype of `lhs`. Of booleans the
         result says whether any product is true (or, in `preferred_element_type`, how many are).
-      window_strides: per spatial axis how far windows lie apart.
+      window_strides: per spatial axis, the distance between windows.
       padding: per spatial axis a pair `(low, high)`, or "SAME", "SAME_LOWER", "VALID".
       lhs_dilation: per spatial axis how far elements of the input are spread; above 1 it is a transposed convolution.
       rhs_dilation: per spatial axis how far elements of the kernels are spread (atrous convolution).

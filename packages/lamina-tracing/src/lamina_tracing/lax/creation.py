@@ -49,7 +49,7 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: Any = None, *, shar
       shape: the result's shape.
       fill_value: scalar; for a dtype of keys a key, or the number that each of their words is.
       dtype: the result's dtype; None for that of `fill_value` (weak, when it is a Python number).
-      sharding: where the result lies, as an array's `.sharding`; while a program is staged, a wish.
+      sharding: the sharding of the result, as an array's `.sharding`; a hint while a program is staged.
 
     >>> full((2,), 7, "float32")
     Array([7., 7.], dtype=float32)
@@ -62,7 +62,7 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: Any = None, *, shar
         dtype = as_dtype("full", "dtype", dtype)
         if dtypes.is_key(dtype) and type(fill_value) is int:
             if not 0 <= fill_value < 2**32:
-                raise OverflowError(f"full: words of keys are uint32 numbers; got fill_value {fill_value}")
+                raise OverflowError(f"full: key data are uint32 numbers; got fill_value {fill_value}")
             fill_value = np.full((), fill_value, dtype)
         elif type(fill_value) in _SCALARS:
             fill_value = evaluate_primitive(prims.convert_element_type_p, (np.asarray(fill_value),),
@@ -73,7 +73,7 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: Any = None, *, shar
 
 
 def _put_with_sharding(x: Any, sharding: Any) -> Any:
-    """An array put where a sharding says; a traced one only told so."""
+    """Place an array with a sharding; a traced value gets a sharding constraint."""
     if sharding is None:
         return x
     if isinstance(x, Tracer):

@@ -1,4 +1,4 @@
-"""What is said to the compiler about values: barriers it may not move work across, and where parts should lie."""
+"""Hints to the compiler about values: optimization barriers and sharding constraints."""
 from __future__ import annotations
 
 from typing import Any
@@ -32,7 +32,7 @@ def optimization_barrier(operand: Any, /) -> Any:
 
 @rename_errors
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
-    """The operands unchanged; where a program is partitioned over devices, the compiler lays them out as told.
+    """Return the operands unchanged; in a program partitioned over devices, the compiler uses the sharding.
 
     A program runs on the devices that its constraints name, all the same ones. Inside of `pmap` a constraint has no effect.
 

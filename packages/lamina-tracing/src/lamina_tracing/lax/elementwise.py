@@ -1,7 +1,7 @@
 """Elementwise functions: operands of one dtype and one shape, any of which may be a number or rank 0.
 
-They bind and do nothing else; type rules and their errors stand in `lamina_ir.prims.elementwise`. A Python number
-takes the dtype of the operand beside it. Meanings: the StableHLO section or NumPy function named by each primitive.
+They bind and do nothing else; type rules and their errors are in `lamina_ir.prims.elementwise`. A Python number
+takes the dtype of the other operand. Meanings: the StableHLO section or NumPy function named by each primitive.
 """
 from __future__ import annotations
 

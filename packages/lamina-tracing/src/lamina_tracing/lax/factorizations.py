@@ -133,7 +133,7 @@ def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:
     """The first n columns of `H_1 H_2 ... H_k`, with `H_i = I - tau_i v_i v_i^H`.
 
     Args:
-      a: array `[..., m, n]`, m >= n: the tail of `v_i` stands below the diagonal of column i, a 1 on it understood.
+      a: array `[..., m, n]`, m >= n: the tail of `v_i` is below the diagonal of column i, with an implicit 1 on the diagonal.
       taus: array `[..., k]`, k <= n.
     Returns:
       Array `[..., m, n]`.
@@ -247,10 +247,10 @@ def triangular_solve(a: ArrayLike, b: ArrayLike, *, left_side: bool = False, low
     Args:
       a: float or complex array `[..., n, n]`; one triangle is read.
       b: array `[..., n, k]` with `left_side`, else `[..., k, n]`; or with one axis less, when k is left out.
-      left_side: whether a stands to the left of x.
+      left_side: whether `a` is to the left of `x`.
       lower: which triangle of `a` is read.
       transpose_a, conjugate_a: what op does to a.
-      unit_diagonal: take the diagonal for ones, whatever stands there.
+      unit_diagonal: use ones for the diagonal, whatever its values.
     Returns:
       Array of the shape of `b`.
 

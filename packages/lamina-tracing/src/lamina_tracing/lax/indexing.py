@@ -124,7 +124,7 @@ def dynamic_slice_in_dim(operand: ArrayLike, start_index: ArrayLike, slice_size:
 
     Args:
       operand: array.
-      start_index: integer of rank 0, may be traced; moved so that the slice lies inside.
+      start_index: integer of rank 0, may be traced; moved so that the slice is inside.
       slice_size: length of the slice, known now.
       axis: which; negative counts from the end.
 
@@ -164,7 +164,7 @@ def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_ind
     Args:
       operand: array.
       update: array of its rank, in no axis longer.
-      start_index: integer of rank 0, may be traced; moved so that the update lies inside.
+      start_index: integer of rank 0, may be traced; moved so that the update is inside.
       axis: which; negative counts from the end.
 
     >>> dynamic_update_slice_in_dim(np.zeros(3), np.ones(1), 2, axis=0)
@@ -257,7 +257,7 @@ def gather(operand: ArrayLike, start_indices: ArrayLike, dimension_numbers: Gath
 
 
 def _scatter_function(prim: Any, verb: str, derivative: str, result: str) -> Callable[..., Any]:
-    # One body for the family, which differ in the op and in words.
+    # One body for the family, which differ in the primitive and the messages.
     def scatter_like(operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
                      dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
                      unique_indices: bool = False, mode: Mode = None) -> Any:

@@ -60,9 +60,9 @@ def split_einsum_spec(call: str, spec: str) -> tuple[list[str], list[tuple[str, 
       spec: terms of letters and then names in braces, one for each operand and, after `->`, one for the result.
     Returns:
       The letters of each term, as they are written, and the names of each; the result's is last. Where there is no
-      `->`, the letters of the result are `"?"`, and its names those that stand in one term alone.
+      `->`, the letters of the result are `"?"`, and its names those that occur in one term only.
     Raises:
-      ValueError: a term is no letters and then names, a name stands twice in one, or the result has one that no
+      ValueError: a term is no letters and then names, a name occurs twice in one, or the result has one that no
         operand has.
 
     >>> split_einsum_spec("einsum", "ab{i},bc{i, j}->ac{j}")
@@ -76,7 +76,7 @@ def split_einsum_spec(call: str, spec: str) -> tuple[list[str], list[tuple[str, 
             raise ValueError(f"{call}: each term is letters and then names in braces, as 'ab{{i,j}}'; got {text!r} in {spec!r}")
         found = tuple(n for n in (term[2] or "").split(",") if n)
         if len(set(found)) < len(found):
-            raise ValueError(f"{call}: a letter or name may stand once in each term; got {text!r} in {spec!r}")
+            raise ValueError(f"{call}: a letter or name may occur once in each term; got {text!r} in {spec!r}")
         letters.append(term[1])
         names.append(found)
     every = [n for term in (names[:-1] if arrow else names) for n in term]
@@ -95,7 +95,7 @@ def _terms(spec: str) -> tuple[list[tuple[str, tuple[str, ...]]], tuple[str, tup
         raise ValueError(f"xeinsum: the specification needs one '->' between operands and result; got {spec!r}")
     for text in letters:
         if text and not text.isalpha() or len(set(text)) < len(text):
-            raise ValueError(f"xeinsum: a letter or name may stand once in each term; got {text!r} in {spec!r}")
+            raise ValueError(f"xeinsum: a letter or name may occur once in each term; got {text!r} in {spec!r}")
     *operands, result = zip(letters, names)
     if missing := [c for c in result[0] if not any(c in t[0] for t in operands)]:
         raise ValueError(f"xeinsum: the result's axis {missing[0]!r} is in no operand of {spec!r}")
@@ -120,7 +120,7 @@ def xeinsum(spec: str, *operands: ArrayLike) -> Any:
 
     Args:
       spec: a term for each operand and, after `->`, one for the result: letters for positional axes, then names of
-        mapped axes in braces. A letter may not stand twice in a term.
+        mapped axes in braces. A letter may not occur twice in a term.
       operands: arrays of one dtype.
     Returns:
       Array with the axes that the result's letters say.

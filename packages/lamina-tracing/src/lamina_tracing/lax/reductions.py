@@ -164,7 +164,7 @@ def _logaddexp(x: Any, y: Any) -> Any:
 def max_and_gap(x: Any, y: Any) -> tuple[Any, Any]:
     """The larger of two numbers, and the smaller less the larger. Of equal infinities the difference is 0.
 
-    Which is larger is chosen, not computed: where both are equal the slopes of `max` and `abs` stand still, so second
+    Which is larger is chosen, not computed: where both are equal the derivatives of `max` and `abs` are constant, so second
     derivatives of what is made of them would be wrong there. Of equals x counts as the larger.
 
     Args:

@@ -273,7 +273,7 @@ def slice_in_dim(operand: ArrayLike, start_index: int | None, limit_index: int |
     Args:
       operand: array.
       start_index, limit_index: ints known now, negative ones counted from the end; None for the axis's ends.
-      stride: how far the elements taken lie apart, at least 1.
+      stride: the distance between the elements taken, at least 1.
       axis: which; negative counts from the end.
     Raises:
       ShapeError: the slice leaves the axis.

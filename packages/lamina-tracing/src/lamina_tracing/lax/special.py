@@ -1,4 +1,4 @@
-"""Incomplete gamma and beta functions, elementwise; a Python number takes the dtype of the operand beside it."""
+"""Incomplete gamma and beta functions, elementwise; a Python number takes the dtype of the other operand."""
 from __future__ import annotations
 
 from typing import Any

@@ -30,7 +30,7 @@ def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window
     Args:
       in_shape: lengths of the (spread) axes.
       window_shape: lengths of the (spread) windows.
-      window_strides: how far windows lie apart.
+      window_strides: the distance between windows.
       padding: "SAME", "SAME_LOWER" or "VALID", in any case.
 
     >>> padtype_to_pads((10, 10), (3, 4), (1, 2), "SAME")
@@ -96,7 +96,7 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable[[Any, Any
         `computation`.
       computation: `computation(a, b)` combines two trees of scalars.
       window_dimensions: the window's length along each axis.
-      window_strides: per axis how far windows lie apart; None for 1.
+      window_strides: per axis, the distance between windows; None for 1.
       padding: per axis a pair `(low, high)`, negative to crop, or "SAME", "SAME_LOWER", "VALID" (counted without
         `base_dilation`). Places in the padding are left out of the combination.
       base_dilation: per axis how far the operand's elements are spread; None for 1.
@@ -149,11 +149,11 @@ def stack_windows(x: Any, value: Any, *, base_dilation: Sequence[int], padding: 
     Args:
       x: array `[...]`.
       value: what fills padding and the gaps of `base_dilation`, in the dtype of `x`.
-      base_dilation: per axis, how far apart the elements of `x` stand.
+      base_dilation: per axis, the distance between the elements of `x`.
       padding: per axis, how many are added before and after; negative ones are cut off.
-      window_dilation: per axis, how far apart the elements of a window stand.
+      window_dilation: per axis, the distance between the elements of a window.
       window_dimensions: per axis, how many elements a window has.
-      window_strides: per axis, how far apart windows stand.
+      window_strides: per axis, the distance between windows.
     Returns:
       Array `[elements of a window, ...number of windows per axis]`.
 

@@ -54,7 +54,7 @@ def _stage_body(call: str, fun: Callable[..., Any], run: Callable[[Sequence[Any]
     others = config.generation.changes_by_other_threads()
     closed, outer = stage(flat, avals, (call, fun, None, ()))
     source = find_user_source()
-    closed.memo("source", lambda: source)  # where the loop stands, for errors about it
+    closed.memo("source", lambda: source)  # source line of the loop, for errors about it
     body = StagedBody(closed, outer, tree)
     if not outer and config.is_unchanged(key[-1], others):
         if len(known) >= _MAX_PROGRAMS:
@@ -79,7 +79,7 @@ def flat_avals(call: str, what: str, flat: Sequence[Any], tree: Any) -> list[Sha
 
 
 def leaf_path(tree: Any, leaf: int) -> str:
-    """Where a leaf stands in a tree, as `['w'][0]`; empty for a tree that is one leaf."""
+    """Return the path of a leaf, as `['w'][0]`; empty for a tree that is one leaf."""
     return _paths(tree)[leaf]
 
 

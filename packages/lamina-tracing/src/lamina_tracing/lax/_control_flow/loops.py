@@ -32,7 +32,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Carry],
                max_iters: int | None = None) -> Carry:
     """Repeat a function while a condition holds.
 
-    Without `max_iters` the loop differentiates forward only, as nobody knows how much to remember. With it, `grad`
+    Without `max_iters` the loop differentiates forward only, because the number of residuals is unknown. With it, `grad`
     works too, and remembers on the order of the square root of `max_iters` carries, computing the rest again.
 
     Args:

@@ -141,7 +141,7 @@ def _scan_in_python(f: Any, carry: Any, flat_xs: Sequence[Any], xs_tree: Any, le
         carry, y = f(carry, trees.tree_unflatten(xs_tree, [index_in_dim(x, i, 0, False) for x in flat_xs]))
         rows.append(y)
     if not rows:
-        raise ValueError("scan: with jit disabled a scan of length 0 has no `y` to tell the results' types")
+        raise ValueError("scan: with jit disabled a scan of length 0 has no `y` that determines the types of the results")
     if reverse:
         rows.reverse()
     return carry, trees.tree_map(lambda *ys: concatenate([broadcast_in_dim(y, (1, *typeof(y).shape), tuple(

@@ -47,7 +47,7 @@ def set_public_name(fun: Any, name: str, doc: str) -> Any:
 
 
 def scalar(value: Any, dtype: np.dtype) -> Any:
-    """A NumPy scalar of a dtype, to stand beside an operand of that dtype.
+    """Return a NumPy scalar of a dtype, for use with an operand of that dtype.
 
     Args:
       value: a number.
@@ -65,19 +65,19 @@ def scalar(value: Any, dtype: np.dtype) -> Any:
 
 
 def has_default_float_dtype(x: HostArray) -> bool:
-    """Whether an array has the dtype of Python's floats; `typeof` takes three times as long to tell it."""
+    """Return whether an array has the dtype of Python's floats; `typeof` takes three times as long."""
     return x.dtype is (_F64 if _x64.enabled_in_all_threads or _x64.ever_enabled and _x64.value else _F32)
 
 
 def match_scalars(x: Any, y: Any) -> tuple[Any, Any]:
-    """Give a Python scalar the dtype (and weakness) of the operand beside it. A scalar that would lose its kind
-    (2.5 beside integers) is left alone, so that the op's own type rule reports it."""
+    """Give a Python scalar the dtype (and weakness) of the other operand. A scalar that would lose its kind
+    (2.5 with integers) is left alone, so that the op's own type rule reports it."""
     if type(x) in _SCALARS:
         if type(y) in _SCALARS:
             return _widest(x, y)
-        return _beside(x, y), y
+        return _match_operand(x, y), y
     if type(y) in _SCALARS:
-        return x, _beside(y, x)
+        return x, _match_operand(y, x)
     return x, y
 
 
@@ -90,7 +90,7 @@ def _widest(x: Any, y: Any) -> tuple[Any, Any]:
     return kind(x), kind(y)
 
 
-def _beside(value: Any, other: Any) -> Any:
+def _match_operand(value: Any, other: Any) -> Any:
     kind = type(value)
     if kind is float and type(other) is HostArray and has_default_float_dtype(other):
         return value
@@ -134,7 +134,7 @@ def zeros_like(x: Any) -> Any:
 
 
 def one_like(x: Any) -> Any:
-    """The number one in the dtype of an array, to stand beside it.
+    """Return the number one in the dtype of an array.
 
     Args:
       x: the array, or a traced one.

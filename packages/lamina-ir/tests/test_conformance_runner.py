@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from lamina_ir.testing import contracts
+from lamina_ir.testing import conformance
 
 SOUND = "import pytest\n\ndef test_a():\n    pass\n\n@pytest.mark.cost\ndef test_b():\n    pass\n"
 
@@ -20,7 +20,7 @@ def layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir(parents=True)
     (folder.parent / "__init__.py").write_text("")
     (folder / "__init__.py").write_text("")
-    (folder / "__main__.py").write_text("from lamina_ir.testing.contracts import main\n"
+    (folder / "__main__.py").write_text("from lamina_ir.testing.conformance import main\n"
                                         "raise SystemExit(main('lamina_toy_of_contracts'))\n")
     (folder / "test_x.py").write_text(SOUND)
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = ['--no-such-option']\n")
@@ -33,7 +33,7 @@ def layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(folder: Path, *argv: str) -> tuple[int, str]:
-    return contracts.run_with_implementation(folder.parent.name, None, argv)
+    return conformance.run_with_implementation(folder.parent.name, None, argv)
 
 
 def test_what_is_tried_is_said_and_tests_without_a_mark_are_core(layer: Path) -> None:
@@ -47,8 +47,8 @@ def test_the_stand_in_that_was_chosen_is_named(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "mine.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("LAMINA_LAYERS", "scipy=mine")
-    assert contracts.describe_implementation("lamina_scipy") == "mine (LAMINA_LAYERS), not imported yet"
-    assert contracts.describe_implementation("lamina_ir").startswith("lamina_ir (")
+    assert conformance.describe_implementation("lamina_scipy") == "mine (LAMINA_LAYERS), not imported yet"
+    assert conformance.describe_implementation("lamina_ir").startswith("lamina_ir (")
 
 
 @pytest.mark.parametrize(("body", "says"), [
@@ -74,13 +74,13 @@ def test_one_file_can_be_named(layer: Path) -> None:
 
 def test_without_pytest_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert contracts.main("lamina_batching", []) == 2
+    assert conformance.main("lamina_batching", []) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "pip install 'lamina-batching[conformance]'" in said
 
 
 def test_a_layer_without_a_contract_is_refused() -> None:
     with pytest.raises(ValueError, match=r"numpy: expected a folder `conformance` with tests"):
-        contracts.folder_of("numpy")
+        conformance.folder_of("numpy")
     with pytest.raises(ValueError, match="found none in any installed package"):
-        contracts.folder_of("no_such_layer")
+        conformance.folder_of("no_such_layer")

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from lamina_ir.testing.contracts import run_with_implementation
+from lamina_ir.testing.conformance import run_with_implementation
 from lamina_ir.conformance.trials import ContractTrials
 
 

@@ -12,7 +12,7 @@ class TestContract(ContractTrials):
     seen_in = {
         "divides_as_c_does": "test_functions.py", "forgets_keepdims": "test_functions.py",
         "takes_numbers_at_their_word": "test_types.py", "subtracts_the_other_way": "test_arrays.py",
-        "reads_zeros_outside": "test_indexing.py", "adds_once": "test_indexing.py", "has_no_slope": "test_transformed.py",
+        "reads_zeros_outside": "test_indexing.py", "adds_once": "test_indexing.py", "has_no_derivative": "test_transformed.py",
         "looks_at_values": "test_transformed.py", "calls_itself": "test_transformed.py", "takes_lists": "test_refusals.py",
     }
     kept = ["test_types.py", "test_arrays.py", "test_indexing.py", "test_refusals.py"]
