@@ -1,10 +1,10 @@
-"""Holds the CUDA lowerings to the kernels of the real plugin, on a machine without a GPU.
+"""Check the CUDA lowerings against the kernels of the CUDA plugin, on a machine without a GPU.
 
 usage: python tools/check_cuda_kernels.py [--cuda 13|12] [--folder DIR]
 
-The plugin of jaxlib's own version is downloaded into DIR (default `out/cuda`) and its kernels are registered as if they
-were CPU kernels. A call then ends where the kernel asks for the GPU's stream. Before that, the kernel has counted its
-operands, results and attributes and read each of them: only the stream may be missing.
+The plugin of jaxlib's version is downloaded into DIR (default `out/cuda`), and its kernels are registered as CPU kernels. A
+kernel first decodes its operands, results and attributes, and then fails because there is no GPU stream. Any other error is a
+mistake of the lowering.
 """
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ import importlib.metadata
 import subprocess
 import sys
 import zipfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("_solver", "_linalg", "_sparse", "_prng")
-STREAM_ALONE = "(bad operands at: 0)"
+NO_STREAM = "(bad operands at: 0)"
 
 
 def plugin(cuda: int, folder: Path) -> str:
-    """The name of the plugin's package, downloaded and made importable."""
+    """Download the plugin and make it importable; return the name of its package."""
     version = importlib.metadata.version("jaxlib")
     folder = folder / version
     name = f"jax_cuda{cuda}_plugin"
@@ -38,7 +39,7 @@ def plugin(cuda: int, folder: Path) -> str:
 
 
 def register(name: str) -> set[str]:
-    """Make the plugin's kernels CPU kernels; returns their names."""
+    """Register the plugin's kernels as CPU kernels; return their names."""
     from lamina_lowering.testing import register_kernels
     known: dict[str, Any] = {}
     for part in PARTS:
@@ -47,46 +48,44 @@ def register(name: str) -> set[str]:
     return set(known)
 
 
-def verdicts(known: set[str]) -> tuple[list[str], list[str]]:
-    """(programs whose kernels were asked, complaints), over the samples of every op."""
+def check_samples(known: set[str]) -> tuple[list[str], list[str]]:
+    """Run the samples of all primitives whose lowering calls a kernel; return (calls, errors)."""
     from lamina_ir import MissingRuleError, UnboundAxisError, aval_of, prims
     from lamina_ir.testing.samples import samples_of
     from lamina_lowering import lower
-    from lamina_lowering.testing import single_eqn_program, run_lowered
-    asked, wrong = [], []
-    for row in (row for op in prims.ALL for row in samples_of(op)):
+    from lamina_lowering.testing import run_lowered, single_eqn_program
+    calls, errors = [], []
+    for sample in (sample for prim in prims.ALL for sample in samples_of(prim)):
+        avals = [aval_of(a) for a in sample.args]
         try:
-            lowered = lower(single_eqn_program(row.prim, [aval_of(a) for a in row.args], row.params), platform="cuda")
+            lowered = lower(single_eqn_program(sample.prim, avals, sample.params), platform="cuda")
         except (MissingRuleError, NotImplementedError, UnboundAxisError):
             continue
         text = lowered.as_text()
-        called = [kernel for kernel in known if f"@{kernel}(" in text]
-        if not called:
+        kernels = [kernel for kernel in known if f"@{kernel}(" in text]
+        if not kernels:
             continue
-        asked.append(f"{row.prim.name} ({', '.join(sorted(called))})")
+        calls.append(f"{sample.prim.name} ({', '.join(sorted(kernels))})")
         try:
-            run_lowered(lowered, *row.args)
-        except Exception as error:  # jaxlib's own class, which differs between its versions
-            answer = str(error).splitlines()[0]
-        else:
-            answer = "it ran, without a GPU"
-        if not answer.endswith(STREAM_ALONE):
-            wrong.append(f"{asked[-1]} {row.params} on {[aval_of(a).str_short() for a in row.args]}: {answer}")
-    return asked, wrong
+            run_lowered(lowered, *sample.args)
+            error = "it ran without a GPU"
+        except Exception as found:  # a class of jaxlib that differs between its versions
+            error = str(found).splitlines()[0]
+        if not error.endswith(NO_STREAM):
+            errors.append(f"{calls[-1]} {sample.params} on {[aval.str_short() for aval in avals]}: {error}")
+    return calls, errors
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cuda", type=int, choices=(12, 13), default=13)
     parser.add_argument("--folder", type=Path, default=ROOT / "out" / "cuda")
-    given = parser.parse_args()
-    asked, wrong = verdicts(register(plugin(given.cuda, given.folder)))
-    for line in sorted(set(asked)):
-        print(f"{asked.count(line):4} calls  {line}")
-    for line in wrong:
-        print("WRONG", line)
-    print(f"{len(asked)} calls, {len(wrong)} wrong")
-    return bool(wrong) or not asked
+    options = parser.parse_args()
+    calls, errors = check_samples(register(plugin(options.cuda, options.folder)))
+    for call, number in sorted(Counter(calls).items()):
+        print(f"{number:4} calls  {call}")
+    print(*(f"ERROR {error}" for error in errors), f"{len(calls)} calls, {len(errors)} errors", sep="\n")
+    return 1 if errors or not calls else 0
 
 
 if __name__ == "__main__":

@@ -169,12 +169,12 @@ def test_who_is_left_raises_works_alone_and_meets_again(n, devices, cases):
 
 
 LATE = """
-from lamina_runtime._distributed import failure_handling
-cut, before = failure_handling._shut_connections, []
+from lamina_runtime._distributed import failure_handling, gloo_sockets
+cut, before = gloo_sockets.shut_connections, []
 def late(places, spared):
     cut(places, spared if before else failure_handling._internal_connections(places))
     before.append(1)
-failure_handling._shut_connections = late
+gloo_sockets.shut_connections = late
 """
 
 
@@ -446,11 +446,11 @@ def test_rounds_with_a_new_process_each(devices):
 
 STUCK = """
 from lamina_runtime import distributed
-from lamina_runtime._distributed import failure_handling, interruptible_wait
+from lamina_runtime._distributed import gloo_sockets, interruptible_wait
 lamina.config.update("agreement", "off")  # else the first to wait is told before it launches
 base = join(sys.argv[3], 2, rank)
 right(2, base)
-failure_handling._shut_connections = lambda *more: None  # as where the connections are not ours
+gloo_sockets.shut_connections = lambda *more: None  # as where the connections are not ours
 session = distributed._session
 session.launcher.waiter = interruptible_wait.install(session._monitor)
 right(2, base)

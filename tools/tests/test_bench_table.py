@@ -1,4 +1,4 @@
-"""The benchmark's table: ratios against the right peer, verdicts, and rows that failed."""
+"""The table of benchmark results: ratios to the peer of each goal, verdicts, and programs that failed."""
 from __future__ import annotations
 
 import importlib.util
@@ -32,12 +32,12 @@ FIGURES = {"lamina": {"eager_add": 4.0, "eager_index": 3.0, "growth_grad": 1.2, 
     ("eager_add", "same", 0.5), ("eager_index", "best", 0.3), ("growth_grad", "limit", 1.2),
     ("psum_10000_queued", "psum_10000_blocking", 0.8), ("eager_sin", "same", None),
 ])
-def test_a_ratio_is_against_what_the_goal_names(bench: ModuleType, row: str, basis: str, ratio: float | None) -> None:
+def test_ratio_is_relative_to_the_peer_of_the_goal(bench: ModuleType, row: str, basis: str, ratio: float | None) -> None:
     found = bench.ratio_of(row, basis, FIGURES)
     assert found == (None if ratio is None else pytest.approx(ratio))
 
 
-def test_the_table_marks_what_falls_short(bench: ModuleType) -> None:
+def test_table_marks_missed_goals(bench: ModuleType) -> None:
     rows = {line.split(" | ")[0][2:]: line for line in bench.table(FIGURES).splitlines() if line.startswith("| ")}
     assert rows["growth_grad"].endswith("| short |")
     assert rows["eager_add"].endswith("| 0.8 same |  |")
@@ -45,14 +45,14 @@ def test_the_table_marks_what_falls_short(bench: ModuleType) -> None:
     assert "4 of 5 goals reached" in bench.table(FIGURES)
 
 
-def test_the_best_of_the_rounds_is_kept(bench: ModuleType) -> None:
+def test_best_round_is_reported(bench: ModuleType) -> None:
     best: dict[str, float | str] = {"a": 3.0, "b": "failed"}
     bench.keep_best(best, {"a": 2.0, "b": 5.0, "c": "failed"})
     bench.keep_best(best, {"a": 4.0, "c": "failed again"})
     assert best == {"a": 2.0, "b": 5.0, "c": "failed again"}
 
 
-def test_every_goal_is_a_program_or_figure(bench: ModuleType) -> None:
+def test_every_goal_names_a_program(bench: ModuleType) -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in BENCHMARKS.glob("*programs.py"))
     known = {"import", *re.findall(r"^def (\w+)\(", text, re.MULTILINE)}
     for name in re.findall(r'"(\w+)": (?:xp\.grad|moved)\(', text):
@@ -62,7 +62,7 @@ def test_every_goal_is_a_program_or_figure(bench: ModuleType) -> None:
     assert set(bench.GOALS) <= known
 
 
-def test_peers_are_looked_for_in_the_named_folder(bench: ModuleType, monkeypatch: pytest.MonkeyPatch,
+def test_peers_are_found_in_the_folder_of_the_environment_variable(bench: ModuleType, monkeypatch: pytest.MonkeyPatch,
                                                   tmp_path: Path) -> None:
     monkeypatch.setenv("LAMINA_PEERS", str(tmp_path))
     peers = sys.modules["peers"]

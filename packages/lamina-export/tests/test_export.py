@@ -45,8 +45,8 @@ def test_calls(saved):
             got = call({"w": X.T}, X, scale=3.0)
             np.testing.assert_allclose(got["loss"], want["loss"], rtol=1e-6)
             assert got["out"][1] is None and np.array_equal(got["out"][0], [2, 2])
-        slope = grad(lambda w: e.call({"w": w}, X, scale=3.0)["loss"])(X.T)
-        np.testing.assert_allclose(slope, grad(lambda w: loss({"w": w}, X, scale=3.0)["loss"])(X.T), rtol=1e-5)
+        derivative = grad(lambda w: e.call({"w": w}, X, scale=3.0)["loss"])(X.T)
+        np.testing.assert_allclose(derivative, grad(lambda w: loss({"w": w}, X, scale=3.0)["loss"])(X.T), rtol=1e-5)
         rows = vmap(lambda x: e.call({"w": X.T}, x, scale=3.0)["loss"])(np.stack([X, 2 * X]))
         np.testing.assert_allclose(rows, [want["loss"], loss({"w": X.T}, 2 * X, scale=3.0)["loss"]], rtol=1e-6)
         _, t = jvp(lambda x: e.call({"w": X.T}, x, scale=1.0)["loss"], (X,), (X,))
@@ -129,12 +129,12 @@ def test_disabled_checks():
                                                                                         "shape_assertions"]
 
 
-def test_arguments_that_nobody_reads():
+def test_unused_arguments_are_dropped_unless_keep_unused():
     assert export(jit(lambda x, y: y))(X, X).module_kept_var_idx == (1,)
     assert export(jit(lambda x, y: y, keep_unused=True))(X, X).module_kept_var_idx == (0, 1)
 
 
-def test_it_stands_where_others_stand():
+def test_exported_functions_are_called_in_exported_functions():
     inner = export(jit(lambda x: x * 2))(X)
     outer = deserialize(export(jit(lambda x: inner.call(x) + 1))(X).serialize())
     assert np.array_equal(outer.call(X), X * 2 + 1)

@@ -16,7 +16,7 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def made():
-    """What stands in the corpus, by name."""
+    """Return the functions in the corpus, by name."""
     specs = symbolic_args_specs((X, X[0]), ("a, b", "b"), constraints=["a >= 2"])
     yield "known", export(jit(lambda t: {"s": lnp.sin(t["x"]) @ t["w"][0], "n": None}))({"x": X, "w": (X.T,)}), 1
     yield "symbolic", export(jit(lambda x, w: lnp.tanh(x @ w) / x.shape[0]))(*specs), 1
@@ -34,7 +34,7 @@ def operands(name, order):
 
 
 def values(name, e, order):
-    """A program without equations: what stands in the corpus beside a function, the operands of a call and the results."""
+    """Return a program without equations: the operands and results of a call, stored in the corpus with the function."""
     args = operands(name, order)
     results = trees.tree_leaves(e.vjp().call(*args) if order else e.call(*trees.tree_unflatten(e.in_tree, args)[0]))
     consts = [np.asarray(x) for x in (*args, *results)]

@@ -39,7 +39,7 @@ CASES = {
     "joined": (lambda x, y: lnp.concatenate([x, y, x]), ["a", "b"]),
     "sorted": (lambda x: (lnp.sort(x), lnp.cumsum(x), lnp.argmax(x)), ["a"]),
     "solve": (lambda x: lnp.linalg.solve(x @ x.T + 9 * lnp.eye(len(x)), x[:, 0]), ["a, 3"]),
-    "slopes": (lambda x: grad(lambda x: (x ** 2).mean())(x), ["a, b"]),
+    "derivatives": (lambda x: grad(lambda x: (x ** 2).mean())(x), ["a, b"]),
     "halves": (lambda x: x[:x.shape[0] // 2] * x.shape[0] ** 2 / (x.shape[0] + 1), ["a"], ["a >= 2"]),
     "few": (lambda x: x * (2 if x.shape[0] > 4 else 2), ["a"], ["a <= 6"]),
 }
@@ -100,7 +100,7 @@ def by_size(x):
     (lambda x: x.squeeze(), ["a, b"], "at a = 1, b = 1 it gives"),
     (lambda x: x / np.log(x.shape[0] + 1), ["a"], "no expression was found"),
     (lambda x: [x] * x.shape[0], ["a"], "structure of the result depends on sizes"),
-    (lambda x: x, ["a*b"], "the sizes a, b cannot be told"),
+    (lambda x: x, ["a*b"], "the sizes a, b cannot be computed"),
     (lambda x, y: x.sum() + y.sum(), ["a", "max(a, 5)"], "at a = 1 it takes float32.1., float32.5."),
 ])
 def test_what_is_not_one_program_is_refused(f, shapes, words):
@@ -111,7 +111,7 @@ def test_what_is_not_one_program_is_refused(f, shapes, words):
 def test_constraints_leave_out_what_is_otherwise():
     e = exported(by_size, "a", constraints=["a >= 6"])
     assert np.array_equal(e.call(np.ones(6, np.float32)), np.ones(6))
-    with pytest.raises(ValueError, match=r"must keep a >= 6. a = 5 is told by size 0 of args\[0\]"):
+    with pytest.raises(ValueError, match=r"must keep a >= 6. a = 5 is given by size 0 of args\[0\]"):
         e.call(np.ones(5, np.float32))
     e = exported(by_size, "a", constraints=["a >= 6"], disabled_checks=[DisabledSafetyCheck.shape_assertions()])
     assert np.array_equal(e.call(np.ones(5, np.float32)), np.ones(5))
@@ -119,7 +119,7 @@ def test_constraints_leave_out_what_is_otherwise():
         exported(by_size, "a", constraints=["a >= 6", "mod(a, 4) == 1", "mod(a, 4) == 2"])
 
 
-def test_sizes_are_told_by_arguments():
+def test_sizes_are_computed_from_arguments():
     e = exported(lambda x, y: x.sum() + y.sum(), "2*c + d, c", "d*c", constraints=["c >= 3"])
     assert e.call(np.ones((10, 3), np.float32), np.ones(12, np.float32)) == 42
     for shapes, words in [(((10, 2), (12,)), "must keep c >= 3"), (((10, 3), (11,)), r"size 0 of args\[1\], float32\[11\], "

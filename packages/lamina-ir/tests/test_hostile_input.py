@@ -146,7 +146,7 @@ def in_each_other(kind, depth):
     dce, cse, fold_constants, lambda p: partial_eval(p, [True]), lambda p: partial_eval(p, [False]), has_ordered_effects,
     has_host_callbacks, repr, hash, lambda p: pickle.loads(pickle.dumps(p))],
     ids=["check", "text", "parse", "loads", "alpha_equal", "dce", "cse", "fold_constants", "known", "unknown",
-         "has_ordered_effects", "calls_host", "repr", "hash", "pickle"])
+         "has_ordered_effects", "has_host_callbacks", "repr", "hash", "pickle"])
 def test_no_engine_looks_at_a_shared_program_more_than_once(kind, engine):
     """It would not end."""
     engine(in_each_other(kind, 40))

@@ -140,7 +140,7 @@ def test_a_word_is_refused(name):
 
 @pytest.mark.parametrize("name", "celu elu hard_sigmoid hard_silu leaky_relu relu6 selu sparse_plus sparse_sigmoid".split())
 def test_whole_numbers_give_way_to_other_widths(name):
-    """As they do beside the Python floats in the formula: a bfloat16 beside the result stays one."""
+    """As with the Python floats in the formula: the sum of a bfloat16 and the result is a bfloat16."""
     f = getattr(nn, name)
     for x in (np.int32([1, -2]), np.array([True, False]), np.int8(3), 2, 2.0):
         y = f(x)

@@ -1,4 +1,4 @@
-"""Attention: beside the formula in NumPy, with each of its arguments; shapes and dtypes that do not go together."""
+"""Attention, compared with the formula in NumPy, with each of its arguments; shapes and dtypes that do not fit."""
 import numpy as np
 import pytest
 from lamina_autodiff import grad

@@ -70,7 +70,7 @@ def test_glu_takes_positional_axes_only():
 
 
 @pytest.mark.parametrize("name", ["logsumexp", "logmeanexp", "softmax", "log_softmax", "standardize", "one_hot"])
-def test_a_name_that_is_not_bound_is_told(name):
+def test_an_unbound_axis_name_is_an_error(name):
     more = (3,) if name == "one_hot" else ()
     with pytest.raises(UnboundAxisError, match="axis name 'c' is not bound; bound here: 'b'"):
         vmap(lambda x: getattr(nn, name)(x, *more, axis="c"), axis_name="b")(X)

@@ -58,7 +58,7 @@ def test_layout_of_weights():
     assert [float(b_in[k][0]) for k in range(4)] == [608, 640, 672, 704] and float(b_state[3][-1]) == 735
 
 
-def test_what_stands_behind_the_end_is_not_read():
+def test_elements_after_the_end_of_a_sequence_are_not_read():
     sizes, lengths = (3, 4, 2, True), (5, 2)
     weights = rnn.init_lstm_weight(random.PRNGKey(3), *sizes)
     x, h, c = (np.asarray(v) for v in given(sizes, random))

@@ -195,7 +195,7 @@ def test_shapes_of_fans():
     assert concat(0)[0](KEY, [(-1, 4), (-1, 4)]) == ((-1, 4), ())
     total = stax.FanInSum[0]
     assert total(KEY, [(-1, 4), (-1, 4)]) == total(KEY, ((-1, 1), (-1, 4))) == total(KEY, [(-1, 4), (4,)]) == ((-1, 4), ())
-    assert total(KEY, [(0, 4), (-1, 4)])[0] == (0, 4)  # a pool's batch beside that of another layer
+    assert total(KEY, [(0, 4), (-1, 4)])[0] == (0, 4)  # a pool's batch with that of another layer
     assert stax.FanInSum[1]((), (np.ones(2), np.ones(1))).tolist() == [2, 2]
     for wrong in (lambda: total(KEY, [(-1, 4), (-1, 5)]), lambda: concat()[0](KEY, [(2, 4, 5), (2, 3, 5)]),
                   lambda: concat()[0](KEY, [(2, 4), (2, 3, 4)]), lambda: concat(5)[0](KEY, [(2, 4)])):

@@ -1,4 +1,4 @@
-"""The contract holds for the stock, and each implementation in `broken/`, which changes one meaning, breaks it."""
+"""The default implementation passes the conformance tests; each one in `broken/`, with one changed behaviour, fails them."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -153,7 +153,7 @@ def test_complex_numbers_are_refused_by_the_function_that_was_called(name):
         getattr(jnp, name)(*args)
 
 
-def test_gcd_beside_the_lowest_integer_is_positive():
+def test_gcd_with_the_lowest_integer_is_positive():
     assert int(jnp.gcd(jnp.int32(-2 ** 31), 5)) == 1 and int(jnp.gcd(5, jnp.int32(-2 ** 31))) == 1
 
 

@@ -1,4 +1,4 @@
-"""`numpy.fft` beside NumPy's: every function, norm, length and axes; derivatives and batches."""
+"""`numpy.fft` compared with NumPy: every function, norm, length and axes; derivatives and batches."""
 from __future__ import annotations
 
 import lamina_numpy as lnp
@@ -80,7 +80,7 @@ def test_real_transforms_refuse_complex_numbers():
         F.rfft(Z)
 
 
-def test_an_axis_that_stands_twice_is_shifted_twice():
+def test_fftshift_shifts_a_repeated_axis_twice():
     for shift in ("fftshift", "ifftshift"):
         np.testing.assert_array_equal(getattr(F, shift)(np.arange(5), axes=(0, -1)),
                                       getattr(N, shift)(np.arange(5), axes=(0, -1)))

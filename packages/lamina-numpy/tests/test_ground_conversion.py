@@ -22,12 +22,12 @@ def test_texts_with_too_few_numbers_are_refused():
     np.testing.assert_array_equal(np.asarray(jnp.fromstring("1 2 3", sep=" ")), [1, 2, 3])
 
 
-def test_astype_copies_where_it_is_told_to():
+def test_astype_copies_if_copy_is_true():
     x = jnp.ones(2)
     assert x.astype("float32") is x and jnp.astype(x, "float32") is x
     assert x.astype("float32", copy=True) is not x and jnp.astype(x, "float32", copy=True) is not x
 
 
-def test_astype_puts_the_result_where_it_is_told_to(monkeypatch):
+def test_astype_puts_the_result_on_device(monkeypatch):
     monkeypatch.setattr(hooks, "device_put", lambda x, device: (x.dtype.name, device))
     assert jnp.ones(2).astype("int32", device="there") == ("int32", "there") == jnp.astype(1.5, "int32", device="there")

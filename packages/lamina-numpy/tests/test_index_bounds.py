@@ -71,7 +71,7 @@ def test_lines_are_those_of_this_call():
         assert said[1] == said[0] + 1
 
 
-def test_checks_say_what_they_are_told():
+def test_check_errors_contain_the_given_message():
     def f(x):
         debug.check(x > 0, "x is {x:.1f}, not {}", "positive", x=x)
         return x

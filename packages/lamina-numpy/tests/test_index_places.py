@@ -103,7 +103,7 @@ def test_insert_where_a_mask_holds():
     with pytest.raises(TypeError, match="places are integers, or a mask of length 3"):
         jnp.insert(x, 1.5, 9)
     for place in (4, [-4, 1]):
-        with pytest.raises(IndexError, match=r"insert: places lie in \[-3, 3\]"):
+        with pytest.raises(IndexError, match=r"insert: positions must be in \[-3, 3\]"):
             jnp.insert(x, place, 1)
     with pytest.raises(TypeError, match="traced mask"):
         jit(lambda m: jnp.insert(x, m, 9))(mask)

@@ -1,4 +1,4 @@
-"""`numpy.linalg` beside NumPy's: values over kinds and stacks, derivatives, matrices without a result."""
+"""`numpy.linalg` compared with NumPy: values over kinds and stacks, derivatives, matrices without a result."""
 from __future__ import annotations
 
 import itertools
@@ -147,7 +147,7 @@ def test_pseudo_inverses_by_a_limit_have_derivatives_where_singular_values_are_e
 
 @pytest.mark.parametrize("rank, near", [(4, 1.0), (4, 1e-6), (2, 1e-4)])
 def test_second_derivatives_of_pseudo_inverses_lose_the_condition_once(rank, near):
-    """Beside those of B C of full rank, by inverses."""
+    """Compared with those of B C of full rank, by inverses."""
     b, c, db, dc = drawn("float", 5, rank), drawn("float", rank, 4), drawn("float", 5, rank), drawn("float", rank, 4)
     b = N.qr(b)[0] * np.r_[np.ones(rank - 1), near]
     whole = lambda b, c: L.inv(b.T @ b) @ b.T

@@ -37,7 +37,7 @@ def test_what_changes_an_array_is_refused_still():
 
 @pytest.mark.filterwarnings("ignore:.*(trapz|in1d|numpy.fix).*:DeprecationWarning")
 @pytest.mark.parametrize("call", CALLS, ids=[f"{c.name}-{i}" for i, c in enumerate(CALLS)])
-def test_rows_are_the_same_beside_these_operators(call):
+def test_numpy_names_agree_with_these_operators(call):
     with enable_x64():
         f, xs = call.function(), call.traced()
         for got, want in zip(flat(jit(f)(*xs)), flat(f(*xs))):

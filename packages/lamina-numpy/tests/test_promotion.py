@@ -154,7 +154,7 @@ def test_can_cast_and_isdtype() -> None:
     assert lnp.issubdtype(lnp.bfloat16, lnp.floating) and lnp.finfo(lnp.bfloat16).bits == 16
 
 
-def test_negative_numbers_keep_their_sign_beside_unsigned_arrays():
+def test_negative_numbers_keep_their_sign_with_unsigned_arrays():
     x = np.array([4, 2], np.uint8)
     np.testing.assert_allclose(np.asarray(lnp.true_divide(x, -1)), [-4.0, -2.0])
     np.testing.assert_allclose(np.asarray(lnp.float_power(x, -1)), [0.25, 0.5])
@@ -176,7 +176,7 @@ def test_the_remainder_of_an_integer_by_zero_is_zero(name, dtype):
     assert getattr(lnp, name)(np.array([5, 7], dtype), np.array([0, 4], dtype)).tolist() == [0, 3]
 
 
-def test_hypot_of_an_infinity_is_infinite_even_beside_nan():
+def test_hypot_of_infinity_and_nan_is_infinite():
     assert lnp.hypot(np.float32(np.inf), np.float32(np.nan)) == np.inf
     assert np.isnan(lnp.hypot(np.float32(1), np.float32(np.nan)))
 
@@ -219,10 +219,10 @@ def test_which_functions_of_python_numbers_are_strong() -> None:
     lambda: lnp.linspace(0, 1, 3, dtype="float64"), lambda: lnp.float64(1), lambda: lnp.eye(2, dtype="float64"),
     lambda: lnp.sum(lnp.ones(5), dtype="float64"), lambda: lnp.cumsum(lnp.ones(5), dtype="float64"),
     lambda: lnp.concatenate([lnp.ones(5)], dtype="float64"), lambda: lnp.mean(lnp.ones(5), dtype="float64")])
-def test_dtypes_that_are_not_to_be_had_are_told(call: Any) -> None:
-    with pytest.warns(UserWarning, match="was asked for, but 64 bits are off") as told:
+def test_unavailable_dtypes_warn(call: Any) -> None:
+    with pytest.warns(UserWarning, match="was asked for, but 64 bits are off") as warned:
         assert call().dtype.itemsize in (4, 8)
-    assert {w.filename for w in told} == {__file__}
+    assert {w.filename for w in warned} == {__file__}
     with config.enable_x64(True):
         call()  # warnings are errors here
 

@@ -1,4 +1,4 @@
-"""Segments and images: beside NumPy, and beside numbers of another implementation, frozen."""
+"""Segments and images, compared with NumPy and with recorded results of another implementation."""
 import lamina_numpy as lnp
 import numpy as np
 import pytest

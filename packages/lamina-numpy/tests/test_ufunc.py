@@ -1,4 +1,4 @@
-"""Folds, pairs and changes by elementwise functions, beside NumPy's."""
+"""`reduce`, `outer`, `at` and the other ufunc methods, compared with NumPy."""
 import lamina_numpy as lnp
 import numpy as np
 import pytest

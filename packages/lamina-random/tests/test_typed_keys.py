@@ -84,8 +84,8 @@ def test_wrong_keys_are_refused_with_the_remedy():
     with pytest.raises(ShapeError, match=r"uint32\[..., 2\]; got uint32\[3\]"):
         random.wrap_key_data(np.zeros(3, np.uint32))
     for call in (random.key, random.PRNGKey):
-        with pytest.raises(ValueError, match="one of 'threefry2x32'.*got 'nobody'"):
-            call(0, impl="nobody")
+        with pytest.raises(ValueError, match="one of 'threefry2x32'.*got 'unknown'"):
+            call(0, impl="unknown")
     with pytest.raises(DTypeError, match="key already"):
         random.key(KEY)
 
@@ -95,7 +95,7 @@ def test_settings_say_which_keys_are_wanted():
         same(random.PRNGKey(3), WORDS)
         assert dtypes.is_key(random.PRNGKey(3).dtype)
     with config.legacy_prng_key("error"):
-        for draw in DRAWS:  # of ours, none is told of words that it has itself made
+        for draw in DRAWS:  # none of these functions reports key data that it made itself
             draw(KEY)
         for use in (random.normal, random.split, lambda k: random.fold_in(k, 1), lambda k: random.gamma(k, 2.0), lambda k:
                     random.ball(key=k, d=2), lambda k: random.shuffle(k, np.arange(3)), random.key_data, random.key_impl):

@@ -8,7 +8,7 @@ import pytest
 from lamina_ir import ExecutionError
 from lamina_runtime import _jaxlib, device_put, device_put_sharded, devices
 from lamina_runtime._array import arrays
-from lamina_runtime._backend import backends
+from lamina_runtime._backend import backends, waiting
 from lamina_runtime._sharding.shardings import replicated_sharding
 from lamina_tracing import jit, lax
 
@@ -84,7 +84,7 @@ def test_deleted_array_says_so():
 def test_waiting_for_a_result_that_failed_raises_our_class(monkeypatch):
     def fail(x):
         raise _jaxlib.JaxRuntimeError("INTERNAL: out of paper")
-    monkeypatch.setattr(arrays, "_wait_for", fail)
+    monkeypatch.setattr(waiting, "wait_for", fail)
     x = device_put(np.zeros(3, "float32"))
     with pytest.raises(ExecutionError, match=r"block_until_ready of float32\[3\]: .*out of paper") as told:
         x.block_until_ready()

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from lamina_runtime._backend import peer_errors
-from lamina_runtime._distributed import failure_handling, interruptible_wait
+from lamina_runtime._distributed import failure_handling, gloo_sockets, interruptible_wait
 from lamina_runtime._distributed.failure_handling import LaunchFailedError, ProcessLostError
 
 
@@ -176,8 +176,8 @@ def test_each_number_comes_once_however_long_a_meeting_lasts(watch, monkeypatch)
 def test_connections_are_cut_but_for_those_of_this_process_alone(watch):
     with socket.create_server(("127.0.0.1", 0)) as door, socket.create_server(("127.0.0.1", 0)) as other:
         place = door.getsockname()
-        assert (place in failure_handling.listening_addresses("127.0.0.1")
-                and place not in failure_handling.listening_addresses("127.0.0.2"))
+        assert (place in gloo_sockets.listening_addresses("127.0.0.1")
+                and place not in gloo_sockets.listening_addresses("127.0.0.2"))
         watch.set_gloo_addresses({0: [place]})
         with watch.preserve_connections():
             spared = pair(door)

@@ -1,4 +1,4 @@
-"""`linalg` beside NumPy and by its equations: stacks, kinds of numbers, derivatives, matrices without a result, bad input."""
+"""`linalg`, compared with NumPy and by its equations: stacks, kinds of numbers, derivatives, no result, bad input."""
 from __future__ import annotations
 
 import lamina_numpy as lnp
@@ -145,7 +145,7 @@ def test_functions_at_their_edges():
     close(L.funm(np.array([[1.0, 1.0], [0.0, 1.0]]), lnp.exp), np.e * np.array([[1, 1], [0, 1]]))
     close(L.funm(np.eye(3), lnp.exp), np.e * np.eye(3))
     three = L.funm(np.eye(3) + np.eye(3, k=1), lnp.exp)
-    assert np.isnan(three).any(), "three equal eigenvalues are told, not guessed"
+    assert np.isnan(three).any(), "three equal eigenvalues give NaN, not a guess"
     between = L.funm(np.diag([1.0, 2.0, 1.0]) + np.eye(3, k=1), lnp.exp)
     assert np.isnan(between).any(), "so are two with another one between them"
     apart = L.funm(np.diag([1.0, 2.0, 1.0]) + np.diag([0.0, 3.0], 1), lnp.exp)

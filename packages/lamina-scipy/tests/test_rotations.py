@@ -94,10 +94,10 @@ def test_transformations():
 
 @pytest.mark.parametrize("call, error, words", [
     (lambda: Rotation.from_quat(np.ones(3)), ShapeError, r"from_quat: expected quat, real \[4\] or \[n, 4\]; got float64\[3\]"),
-    (lambda: Rotation.from_euler("xx", np.ones(2)), ValueError, "neighbours in seq.*'xx'"),
-    (lambda: Rotation.from_euler("xY", np.ones(2)), ValueError, "seq is one to three letters.*'xY'"),
+    (lambda: Rotation.from_euler("xx", np.ones(2)), ValueError, "adjacent axes in seq.*'xx'"),
+    (lambda: Rotation.from_euler("xY", np.ones(2)), ValueError, "seq must be one to three letters.*'xY'"),
     (lambda: Rotation.from_euler("xyz", np.ones(2)), ShapeError, r"expected angles \[3\]"),
-    (lambda: Rotation.from_quat(Q).as_euler("xy"), ValueError, "seq is three letters"),
+    (lambda: Rotation.from_quat(Q).as_euler("xy"), ValueError, "seq must be three letters"),
     (lambda: Rotation.from_quat(Q).apply(np.ones((2, 3))), ShapeError, "as many vectors as rotations"),
     (lambda: Rotation.from_quat(Q) * Rotation.from_quat(P[:2]), ShapeError, "one length.*5 times 2"),
     (lambda: len(Rotation.identity()), TypeError, "no length"),

@@ -192,7 +192,7 @@ def test_short_time_transforms_and_back(kind):
     (lambda: signal.convolve2d(X[0], Y[0]), ShapeError, "convolve2d: expected matrices"),
     (lambda: signal.convolve2d(X, Y, boundary="x"), ValueError, "boundary must be.*'x'"),
     (lambda: signal.fftconvolve(X, Y, axes=[1]), ShapeError, "along axis 0, which is not convolved"),
-    (lambda: signal.fftconvolve(X, Y, axes=[1, 1]), ShapeError, "stands twice"),
+    (lambda: signal.fftconvolve(X, Y, axes=[1, 1]), ShapeError, "occurs twice"),
     (lambda: signal.detrend(X, type="x"), ValueError, "type must be.*'x'"),
     (lambda: signal.detrend(X, bp=9), ValueError, "bp holds places"),
     (lambda: signal.welch(X, window="x"), ValueError, "welch: window must be.*'x'"),

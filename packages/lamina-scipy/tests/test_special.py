@@ -1,4 +1,4 @@
-"""Special functions: values that SciPy 1.17 gives, frozen; what they are at edges and poles; derivatives beside differences."""
+"""Special functions: values that SciPy 1.17 gives, frozen; values at edges and poles; derivatives and differences."""
 import json
 import math
 from pathlib import Path
@@ -70,7 +70,7 @@ def test_edges_and_poles(name, args, want):
     np.testing.assert_allclose(got[known], [want[i] for i in known], 1e-5, 1e-6)
 
 
-SLOPES = {
+DERIVATIVE_POINTS = {
     "gamma": [(4.25,), (-1.4,)], "gammaln": [(1.1,), (-1.4,)], "polygamma": [(1.0, 2.3)], "zeta": [(2.5, 1.2), (4.0, 7.3)],
     "beta": [(1.2, 3.4)], "betaln": [(20.0, 30.0)], "gammainc": [(1.2, 0.7)], "gammaincc": [(0.3, 0.4)],
     "betainc": [(1.2, 2.3, 0.3), (3.0, 0.7, 0.9)], "poch": [(1.2, 2.2), (-2.0, 2.0)], "exp1": [(0.4,)],
@@ -81,11 +81,11 @@ SLOPES = {
 WITHOUT = {("polygamma", 0), ("expn", 0)}
 
 
-@pytest.mark.parametrize("name", SLOPES)
-def test_derivatives_beside_differences(name):
+@pytest.mark.parametrize("name", DERIVATIVE_POINTS)
+def test_derivatives_agree_with_differences(name):
     h = 1e-4
     with config.enable_x64(True):
-        for point in SLOPES[name]:
+        for point in DERIVATIVE_POINTS[name]:
             for i, x in enumerate(point):
                 if (name, i) in WITHOUT:
                     with pytest.raises(NotImplementedError, match=f"{name}: no derivative in `n`"):
@@ -143,7 +143,7 @@ def test_derivatives_where_simple_rules_fail():
 @pytest.mark.parametrize("call, at, want", [
     # where the sum is a pole of gamma the derivative of what divides by it: gamma(a) gamma(b) (-1)^n n!
     ("beta", (0.5, -0.5), [-2 * np.pi, -2 * np.pi]), ("beta", (-2.5, 0.5), [-16 * np.pi / 15] * 2),
-    # z (z + 1) ... where m is whole; the derivative in m of a point that stands alone is none
+    # z (z + 1) ... where m is whole; an isolated point has no derivative in m
     ("poch", (-2.0, 2.0), [-3, nan]), ("poch", (-3.0, 4.0), [-6, 0]), ("poch", (-3.0, -2.0), [0.0225, nan]),
     ("poch", (0.0, 0.0), [0, nan]), ("poch", (0.0, 2.0), [1, 0]), ("poch", (2.0, -2.0), [nan, nan]),
     ("poch", (0.5, -1.5), [nan, nan])])
@@ -166,7 +166,7 @@ def test_second_derivatives_of_poch_in_both_arguments_at_its_poles_are_alike():
             np.testing.assert_allclose(grad(lambda z: grad(special.poch, 1)(z, m))(z), want, 1e-13)
 
 
-def test_log1p_of_float64_on_both_sides_of_its_seam():
+def test_log1p_of_float64_on_both_sides_of_its_switch():
     x = np.array([-1.0, -0.5, -0.375, -0.3125, -0.25, -0.25 - 2.0 ** -50, -1e-20, 0.0, 3.0, inf, -2.0, nan])
     with config.enable_x64(True):
         np.testing.assert_allclose(jit(log1p_of)(x), [
@@ -287,7 +287,7 @@ def test_zeta_far_out_and_its_derivatives():
     np.testing.assert_allclose(grad(special.zeta)(np.float32(100), np.float32(0.9)), -0.9 ** -100 * np.log(0.9), 1e-5)
 
 
-def test_poch_beside_its_poles():
+def test_poch_near_its_poles():
     z, m = np.float32([1e-30, 1e-30, -4, -4, 3, -3]), np.float32([-2, -3, -2e-8, 2, -5, 3])
     np.testing.assert_allclose(special.poch(z, m), [0.5, -1 / 6, 0, 12, inf, -6], 1e-6)
     np.testing.assert_allclose(grad(special.poch)(np.float32(1e-20), np.float32(-2)), 0.75, 1e-6)
@@ -320,7 +320,7 @@ def test_hyp1f1_where_terms_cancel():
         np.testing.assert_allclose(special.hyp1f1(*[v.astype(np.float64) for v in narrow]), value, 1e-8)
 
 
-def test_hyp1f1_tells_what_it_cannot():
+def test_hyp1f1_returns_nan_where_it_is_inaccurate():
     hard = [np.float32(v) for v in ([28, -53.8624, -39], [-18.900997, -15.476473, -6.53416], [-17.27625, -52.6985, 4.87943])]
     got = np.asarray(special.hyp1f1(*hard), np.float64)
     want = np.array([14884304.275, 8.3163416e46, -628463.31])  # of these only an order of size is known in float32

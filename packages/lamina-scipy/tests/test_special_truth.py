@@ -1,5 +1,5 @@
-"""Values, derivatives and second derivatives of special functions at points of each of their regimes, beside
-`special_truth.json`.
+"""Values, derivatives and second derivatives of special functions at points of each of their regimes, compared
+with `special_truth.json`.
 
 `python test_special_truth.py`, in an environment with mpmath, writes that table; truth.py says what is in it.
 """

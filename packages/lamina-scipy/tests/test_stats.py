@@ -90,7 +90,7 @@ def test_laws_of_vectors():
 DATA = np.random.RandomState(0).randn(2, 7).astype(np.float32)
 
 
-def test_counts_beside_half_precision():
+def test_integer_counts_with_half_precision_parameters():
     half = dtypes.bfloat16
     shares, counts, x = np.array([.25, .25, .5], half), np.array([100, 101, 0], np.int8), np.array([.5, .25], half)
     for got, want in ((stats.multinomial.logpmf(counts, np.int16(201), shares), -142.20375),

@@ -1,4 +1,5 @@
-"""Values, derivatives and second derivatives of distributions, in the place and in every parameter, beside `stats_truth.json`.
+"""Values, derivatives and second derivatives of distributions, in the place and in every parameter, compared with
+`stats_truth.json`.
 
 `python test_stats_truth.py`, in an environment with mpmath, writes that table; truth.py says what is in it.
 """

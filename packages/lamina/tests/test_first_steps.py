@@ -1,4 +1,4 @@
-"""The installed roof does what its README says, with only its declared dependencies."""
+"""The installed package does what its README says, with only its declared dependencies."""
 import importlib
 import os
 import subprocess
@@ -51,7 +51,7 @@ print(jax.process_index(), jax.device_count(), total[0].tolist())
     command = [sys.executable, "-m", "lamina.launch", "-n", "2", "--devices", "2", "--timeout", "100", str(path)]
     done = subprocess.run(command, env={**os.environ, "XLA_FLAGS": ""}, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    for r in (0, 1):  # beside what Gloo says of its connections, from several threads at a time
+    for r in (0, 1):  # the output also has Gloo's messages, from several threads at a time
         assert f"{r} 4 [6.0, 6.0, 6.0]" in done.stdout, done.stdout
 
 

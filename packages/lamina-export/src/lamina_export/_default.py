@@ -1,4 +1,4 @@
-"""The stock's names of this room, for its face and for stand-ins that change a few: `from lamina_export._default import *`."""
+"""Names of the default implementation, for the facade and for plugins: `from lamina_export._default import *`."""
 from .disabled_checks import DisabledSafetyCheck
 from .symbolic_dim import InconclusiveDimensionOperation, SymbolicDim, is_symbolic_dim
 from .exported import CALLING_CONVENTION, Exported, default_export_platform, deserialize

@@ -34,7 +34,7 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None, lowering_pla
     Raises:
       NotImplementedError: the function calls Python on the host.
       ValueError: `fun_jit` is not jitted; a platform is not known, or lacks an op; with symbolic sizes, it is not one
-        program for all of them, or the shapes do not tell them.
+        program for all of them, or the shapes do not determine them.
 
     >>> import numpy as np
     >>> from lamina_tracing import jit
@@ -106,8 +106,8 @@ def _export(fun_jit: Any, platforms: tuple[str, ...], checks: tuple[DisabledSafe
             _check_program(f"export of `{traced.fun_name}`", traced.jaxpr)
             for p in platforms:
                 if len(_lowered(f"export of `{traced.fun_name}`", traced, p).placement.devices) > 1:
-                    raise ValueError(f"export of `{traced.fun_name}`: with symbolic sizes it must run on one device; this "
-                                     "lies on several")
+                    raise ValueError(f"export of `{traced.fun_name}`: with symbolic sizes it must run on one device; got "
+                                     "a function on several")
         elif traced.out_tree != last.out_tree:
             raise ValueError(f"export of `{traced.fun_name}`: the structure of the result depends on sizes: {last.out_tree} "
                              f"and {traced.out_tree}")

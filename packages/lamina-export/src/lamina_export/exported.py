@@ -36,7 +36,7 @@ class Exported:
       out_tree, out_avals: the same of the result.
       platforms: those it was exported for.
       nr_devices: how many devices it runs on.
-      in_shardings_hlo, out_shardings_hlo: how each argument and result lies on these, in the compiler's words; None: as it
+      in_shardings_hlo, out_shardings_hlo: sharding of each argument and result on these, as HLO text; None: as it
         comes.
       disabled_safety_checks: what is not checked.
       ordered_effects, unordered_effects: always (): what calls Python cannot be exported.
@@ -117,8 +117,8 @@ class Exported:
             for a in self.out_avals])
 
     def _made_for(self, devices: tuple[Any, ...] | None) -> Callable[..., Any]:
-        """The jitted function: of the arguments as they come, or of flat ones where they are to lie on several devices, or
-        where some are of no type that a program has."""
+        """Return the jitted function: of the arguments as they come, or of flat ones if they have shardings over several
+        devices, or if some have dtype float0, which programs do not have."""
         call, flat_ones = f"call of exported `{self.fun_name}`", devices is not None or self._zeros
         taken = [i for i, a in enumerate(self.in_avals) if a.dtype != dtypes.float0]
 
@@ -133,7 +133,7 @@ class Exported:
         exported.__name__ = exported.__qualname__ = self.fun_name
         if devices is None:
             return jit(exported)
-        ins, outs = (self._lying([text for text, a in zip(words, avals) if a.dtype != dtypes.float0], devices) for words,
+        ins, outs = (self._shardings([text for text, a in zip(words, avals) if a.dtype != dtypes.float0], devices) for words,
                      avals in (
             (self.in_shardings_hlo, self.in_avals), (self.out_shardings_hlo, self.out_avals)))
         return jit(exported, in_shardings=tuple(ins), out_shardings=list(outs))
@@ -166,11 +166,11 @@ class Exported:
         return tuple(every[:self.nr_devices])
 
     @staticmethod
-    def _lying(words: Sequence[str | None], devices: Sequence[Any]) -> list[Any]:
-        return [None if text is None else runtime.GSPMDSharding(devices, text) for text in words]
+    def _shardings(texts: Sequence[str | None], devices: Sequence[Any]) -> list[Any]:
+        return [None if text is None else runtime.GSPMDSharding(devices, text) for text in texts]
 
     def in_shardings_jax(self, mesh: Any) -> tuple[Any, ...]:
-        """Where each argument is to lie on a mesh of `nr_devices` devices: a sharding, or None.
+        """Return the sharding of each argument on a mesh of `nr_devices` devices, or None.
 
         Args:
           mesh: a `Mesh`; only its devices count, in its order.
@@ -178,7 +178,7 @@ class Exported:
         return self._on_mesh("in_shardings_jax", self.in_shardings_hlo, mesh)
 
     def out_shardings_jax(self, mesh: Any) -> tuple[Any, ...]:
-        """Where each result lies on a mesh of `nr_devices` devices: a sharding, or None.
+        """Return the sharding of each result on a mesh of `nr_devices` devices, or None.
 
         Args:
           mesh: a `Mesh`; only its devices count, in its order.
@@ -190,7 +190,7 @@ class Exported:
         if len(devices) != self.nr_devices:
             raise ValueError(f"Exported.{name}: `{self.fun_name}` runs on {self.nr_devices} devices; the mesh has "
                              f"{len(devices)}")
-        return tuple(self._lying(words, devices))
+        return tuple(self._shardings(words, devices))
 
     @property
     def in_shardings(self) -> tuple[Any, ...]:
@@ -263,8 +263,8 @@ class Exported:
 
     @functools.cached_property
     def mlir_module_serialized(self) -> bytes:
-        """Its module for the first platform, in the form that programs which take StableHLO read; where maps over devices stand
-        inside, which have no such form, in MLIR's bytecode."""
+        """The module for the first platform as portable StableHLO; as MLIR bytecode if the function contains maps over
+        devices, which have no portable form."""
         lowered = self._lowered()
         return lowered.bytecode() if lowered.shardy else as_portable_artifact(lowered)
 

@@ -29,12 +29,12 @@ _HEAD = struct.Struct("<8sII32sQQ")  # magic, format, reserved 0, sha256 of the 
 def register_pytree_node_serialization(nodetype: type, *, serialized_name: str, serialize_auxdata: Callable[[Any], bytes],
                                        deserialize_auxdata: Callable[[bytes], Any],
                                        from_children: Callable[[Any, Any], Any] | None = None) -> type:
-    """Let nodes of a class stand in arguments and results of exported functions that are written to files.
+    """Allow nodes of a class in arguments and results of exported functions that are written to files.
 
     Args:
       nodetype: a class registered as a node of trees.
       serialized_name: its name in files; whoever reads them registers it under this.
-      serialize_auxdata: gives the bytes of what `flatten` returns beside the children; deserialize_auxdata: the reverse.
+      serialize_auxdata: returns the bytes of the auxiliary data that `flatten` returns; deserialize_auxdata: the reverse.
       from_children: `from_children(auxdata, children)` makes a node; None: `nodetype.tree_unflatten`.
     Returns:
       The class.
@@ -47,7 +47,7 @@ def register_pytree_node_serialization(nodetype: type, *, serialized_name: str, 
 
 
 def register_namedtuple_serialization(nodetype: type, *, serialized_name: str) -> type:
-    """Let a class of named tuples stand in arguments and results of exported functions that are written to files.
+    """Allow a class of named tuples in arguments and results of exported functions that are written to files.
 
     Args:
       nodetype: the class. serialized_name: its name in files; whoever reads them registers it under this.

@@ -38,8 +38,8 @@ class Family:
     """The program for any sizes.
 
     Args:
-      header, buffers: of the saved program at some sizes; holes: where it differs at others, and what is there.
-      scope: whose names they are; names: those that the arguments tell.
+      header, buffers: of the saved program at some sizes; holes: the fields that differ at other sizes, with expressions.
+      scope: of the names; names: those that the arguments determine.
     """
 
     def __init__(self, header: Any, buffers: bytes, holes: Sequence[Hole], scope: SymbolicScope, names: Sequence[str]) -> None:
@@ -220,7 +220,7 @@ def family_of(trace: Callable[[Sizes], ClosedJaxpr], scope: SymbolicScope, sizes
 
 
 def _holes(headers: Sequence[Any], fit: Fit) -> list[Hole]:
-    """Where these differ, and by which expression."""
+    """Return the fields in which these headers differ, each with its expression."""
     holes: list[Hole] = []
     stack: list[tuple[tuple[Any, ...], list[Any]]] = [((), [*headers])]
     while stack:
@@ -283,7 +283,7 @@ def _sample(sample: Sizes) -> str:
 
 
 def _where(path: tuple[Any, ...], header: Any) -> str:
-    """A place in a saved program, in words."""
+    """Describe a place in a saved program for error messages."""
     if len(path) > 3 and path[0] == "programs" and path[2] == "eqns":
         eqn = header["programs"][path[1]]["eqns"][path[3]]
         part = ["the op", "an operand", "a result", "the param"][path[4]] if len(path) > 4 else "the equation"

@@ -1,4 +1,4 @@
-"""Do arguments fit what a function was exported for, and which sizes do they tell?"""
+"""Check the arguments of an exported function, and compute its symbolic sizes from theirs."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -57,14 +57,14 @@ def _linear(size: Any, known: dict[str, int]) -> tuple[str, int, int] | None:
 def sizes_of(call: str, in_tree: Any, in_avals: Sequence[ShapedArray], avals: Sequence[ShapedArray],
              scope: SymbolicScope | None,
              names: Sequence[str], assertions: bool = True) -> dict[str, int]:
-    """The sizes that arguments of these types tell.
+    """Compute the symbolic sizes from the types of arguments.
 
     Args:
-      call: who asks. in_tree: the structure of (args, kwargs).
-      in_avals: the types that are expected, avals: those that came.
-      scope, names: of the symbolic sizes; assertions: whether constraints are to hold.
+      call: name for error messages. in_tree: the structure of (args, kwargs).
+      in_avals: the expected types; avals: the given ones.
+      scope, names: of the symbolic sizes; assertions: whether to check constraints.
     Raises:
-      ValueError: they do not fit; names the argument, what came, and what was expected.
+      ValueError: they do not fit; the message has the argument, its type and the expected type.
     """
     def where(i: int) -> str:
         return argument_path(in_tree, i, None, ())
@@ -82,7 +82,7 @@ def sizes_of(call: str, in_tree: Any, in_avals: Sequence[ShapedArray], avals: Se
                 raise ValueError(f"{call}: {where(i)} must be of shape {want.str_long()}; got {got.str_long()}, "
                                  f"whose size {d} is {n} and not {m}")
     known: dict[str, int] = {}
-    told: dict[str, str] = {}
+    sources: dict[str, str] = {}
     going = True
     while going and len(known) < len(names):
         going = False
@@ -94,11 +94,11 @@ def sizes_of(call: str, in_tree: Any, in_avals: Sequence[ShapedArray], avals: Se
                 if value.denominator > 1:
                     raise ValueError(f"{call}: size {d} of {where(i)}, {avals[i].str_long()}, is to be {m}; "
                                      f"{n} is that for no int {name}")
-                known[name], told[name], going = int(value), f"size {d} of {where(i)}, {m} = {n}", True
+                known[name], sources[name], going = int(value), f"size {d} of {where(i)}, {m} = {n}", True
                 break
     if len(known) < len(names):
-        raise ValueError(f"{call}: the arguments do not tell the sizes {sorted({*names} - {*known})}")
-    because = "; ".join([f"{name} = {known[name]} is told by {told[name]}" for name in names])
+        raise ValueError(f"{call}: the arguments do not determine the sizes {sorted({*names} - {*known})}")
+    because = "; ".join([f"{name} = {known[name]} is given by {sources[name]}" for name in names])
     for i, d, m, n in todo:
         if evaluate(m, known) != n:
             raise ValueError(f"{call}: size {d} of {where(i)}, {avals[i].str_long()}, must be {m} = {evaluate(m, known)}; "
@@ -110,7 +110,7 @@ def sizes_of(call: str, in_tree: Any, in_avals: Sequence[ShapedArray], avals: Se
 
 
 def check_solvable(call: str, in_avals: Sequence[ShapedArray], names: Sequence[str]) -> None:
-    """ValueError where arguments do not tell all sizes."""
+    """Raise ValueError if arguments do not determine all sizes."""
     known: dict[str, int] = {}
     sizes = [n for a in in_avals for n in a.shape]
     found = True
@@ -123,6 +123,6 @@ def check_solvable(call: str, in_avals: Sequence[ShapedArray], names: Sequence[s
                 break
     missing = [name for name in names if name not in known]
     if missing:
-        raise ValueError(f"{call}: the sizes {', '.join(missing)} cannot be told from the arguments' shapes "
-                         f"{', '.join([a.str_long() for a in in_avals])}: each name must stand in a size that is a multiple of "
-                         "it plus what other sizes tell, as a, 2*a + 1 or a*b where b is told by another")
+        raise ValueError(f"{call}: the sizes {', '.join(missing)} cannot be computed from the arguments' shapes "
+                         f"{', '.join([a.str_long() for a in in_avals])}: each name must occur in a size that is a multiple "
+                         "of it plus known sizes, as a, 2*a + 1, or a*b if another size determines b")

@@ -1,7 +1,7 @@
 """Sizes that are not known yet: expressions of named integers, kept as polynomials, compared as far as that can be decided.
 
-A `SymbolicDim` stands in shapes of specifications, and of what an exported function takes and gives. No program computes with
-one: a program is written for sizes that are numbers (`families`).
+A `SymbolicDim` is a size in shapes of specifications, and of arguments and results of exported functions. No program computes
+with one: programs are traced for sizes that are numbers (`shape_polymorphism`).
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Scope(Protocol):
     known: dict[Any, Any]
 
     def bounds(self, size: Any) -> tuple[float, float]:
-        """Numbers between which a size lies."""
+        """Return bounds of a size."""
         ...
 
 
@@ -319,7 +319,7 @@ Interval = tuple[float, float]
 
 
 def interval(size: Any, of_names: Mapping[str, Interval]) -> Interval:
-    """Numbers between which a size lies where its names lie between these; not always the closest."""
+    """Return bounds of a size from bounds of its names; not always the tightest."""
     if not isinstance(size, SymbolicDim):
         return size, size
     low, high = 0.0, 0.0

@@ -18,13 +18,13 @@ _FUNCTIONS = ("floordiv", "mod", "max", "min")
 
 
 class SymbolicScope:
-    """The names that may stand together in shapes, and what is known of them.
+    """Names of symbolic sizes that may be used together, and their constraints.
 
     Each name is an integer of at least 1.
 
     Args:
       constraints_str: texts `left >= right`, `left <= right` or `left == right`. Where the left of an equality is a name, or
-        one of `floordiv(...)`, `mod(...)`, `max(...)`, `min(...)`, the right takes its place wherever it stands.
+        one of `floordiv(...)`, `mod(...)`, `max(...)`, `min(...)`, the right replaces it everywhere.
     Raises:
       ValueError: a text is none of these, or no size is left.
 
@@ -80,7 +80,7 @@ class SymbolicScope:
                 self._names[m[0][0]] = low, high
 
     def bounds(self, size: Any) -> tuple[float, float]:
-        """Numbers between which a size lies, as far as is seen from its form and the constraints."""
+        """Return bounds of a size from its expression and the constraints."""
         low, high = interval(size, self._names)
         if isinstance(size, SymbolicDim):
             for _, more in self._at_least:

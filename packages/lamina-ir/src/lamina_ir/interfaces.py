@@ -25,7 +25,7 @@ class Lowered(Protocol):
       format: the language: `stablehlo`, or another name that a compiler accepts.
       name: the name of the module, for printing.
       platform: the platform it was lowered for.
-      kept_args: one bool per argument of the program: whether the module takes it.
+      used_args: one bool per argument of the program: whether the module takes it.
       const_args: constants that it takes before the used arguments.
       in_avals: types of all its arguments, constants first.
       out_avals: types of its results.

@@ -3,7 +3,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from lamina_ir.layers import reexport_implementation as _fill
 
-from . import _version  # noqa: F401  first: it says which versions of neighbours fit
+from . import _version  # noqa: F401  first: it checks the versions of sibling packages
 
 if _TYPE_CHECKING:
     from ._default import *

@@ -24,7 +24,7 @@ _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
 
 def _whole(d: np.dtype) -> bool:
-    """Whether numbers of a dtype become weak floats: the result is what they are beside Python floats."""
+    """Return whether numbers of a dtype become weak floats, as in operations with Python floats."""
     return dtypes.is_bool(d) or dtypes.is_integer(d)
 
 

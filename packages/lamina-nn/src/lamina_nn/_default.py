@@ -1,4 +1,4 @@
-"""The stock's names of this room, for its face and for stand-ins that change a few: `from lamina_nn._default import *`."""
+"""Names of the default implementation, for the facade and for plugins: `from lamina_nn._default import *`."""
 from lamina_numpy.extend import publish as _publish
 from lamina_numpy.special import logsumexp
 from lamina_tracing.extend import hide_frames_of as _hide_frames_of

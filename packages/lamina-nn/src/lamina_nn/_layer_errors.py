@@ -1,4 +1,4 @@
-"""Layers whose errors are told in the name of what made them, whichever inner function found them."""
+"""Rename errors of layers: messages start with the name of the layer's constructor."""
 from __future__ import annotations
 
 import functools
@@ -14,8 +14,9 @@ F = TypeVar("F", bound=Callable[..., Layer])
 
 
 def layer(maker: F, name: str = "") -> F:
-    """Mark what makes a layer, called `name` or as it is. Layers of layers are not marked: an error is told in the name of the
-    layer that it is of."""
+    """Mark a constructor of layers, whose errors start with `name` or its own name.
+
+    Combinators are not marked: an error starts with the name of the inner layer that raised it."""
     name = name or maker.__name__
 
     @functools.wraps(maker)

@@ -90,11 +90,11 @@ def optimizer(opt_maker: Callable[..., tuple[Callable[..., Any], Callable[..., A
         raise TypeError(f"optimizer: opt_maker is a function that gives init, update and get_params; "
                         f"got {type(opt_maker).__name__}")
     name = getattr(opt_maker, "__name__", "optimizer")
-    told = rename_errors(opt_maker, name)
+    named = rename_errors(opt_maker, name)
 
     @functools.wraps(opt_maker)
     def tree_opt_maker(*args: Any, **kwargs: Any) -> Optimizer:
-        init, update, get_params = (rename_errors(fun, name) for fun in told(*args, **kwargs))
+        init, update, get_params = (rename_errors(fun, name) for fun in named(*args, **kwargs))
 
         def init_fn(x0_tree: Params) -> OptimizerState:
             leaves, tree = trees.tree_flatten(x0_tree)

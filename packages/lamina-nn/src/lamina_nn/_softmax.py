@@ -47,7 +47,7 @@ def softmax(x: ArrayLike, axis: AxisLike = -1, where: ArrayLike | None = None, i
       x: number array `[...]`; integers and booleans become float.
       axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       where: booleans that broadcast to `x`: which elements take part; the others give 0. None for all.
-      initial: of no effect; programs of the field's older versions give it beside `where`.
+      initial: of no effect; older versions of JAX required it with `where`.
     Returns:
       Float array of the shape of `x`; NaN where the largest element is infinite, of either sign.
     Raises:
@@ -93,7 +93,7 @@ def log_softmax(x: ArrayLike, axis: AxisLike = -1, where: ArrayLike | None = Non
       x: number array `[...]`; integers and booleans become float.
       axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       where: booleans that broadcast to `x`: which elements take part; the others give minus infinity. None for all.
-      initial: of no effect; programs of the field's older versions give it beside `where`.
+      initial: of no effect; older versions of JAX required it with `where`.
     Returns:
       Float array of the shape of `x`, not above 0; NaN where the largest element is infinite, of either sign.
     Raises:
@@ -142,7 +142,7 @@ def logmeanexp(x: ArrayLike, axis: AxisLike = None, where: ArrayLike | None = No
     else:
         where = fitted("logmeanexp", where, typeof(x).shape)
         count = lnp.log(lnp.sum(where, axis, typeof(x).dtype, None, keepdims))
-    total: Any = logsumexp(x, axis, None, keepdims, False, where)  # without the sign, which it would give beside
+    total: Any = logsumexp(x, axis, None, keepdims, False, where)  # without the sign, which it would also return
     return lnp.subtract(total, count)
 
 
@@ -156,7 +156,7 @@ def standardize(x: ArrayLike, axis: AxisLike = -1, mean: ArrayLike | None = None
       x: number array `[...]`; integers and booleans become float.
       axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       mean: what to take off, where it is known; broadcasts to `x`. None computes it.
-      variance: what to divide by, where it is known; broadcasts to `x`. None computes it; beside a `mean` that is given
+      variance: what to divide by, where it is known; broadcasts to `x`. None computes it; if `mean` is given,
         it is `mean(x**2) - mean**2`.
       epsilon: what is added to the variance.
       where: booleans that broadcast to `x`: which elements the mean and the variance are of; None for all.
@@ -196,7 +196,7 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, a
       x: number array `[...]`; what is no number of a class gives zeros.
       num_classes: how many classes there are.
       dtype: element type of the result; None for float32 (float64 in 64-bit mode).
-      axis: where the new axis stands in the result; negative counts from the end. The name of a mapped axis puts it
+      axis: position of the new axis in the result; negative counts from the end. The name of a mapped axis puts it
         there: each position gets the place that is its own.
     Returns:
       Array `[..., num_classes]` with the last axis moved to `axis`; along a name an array of the shape of `x`.

@@ -1,4 +1,4 @@
-"""The layers of `stax` that are made of layers: one after the other, side by side, and what stands before and after these."""
+"""Combinators of `stax`: layers in series, in parallel, dependent on shapes, and the layers that fan out and in."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

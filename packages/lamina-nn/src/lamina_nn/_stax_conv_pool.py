@@ -110,7 +110,7 @@ def GeneralConv(dimension_numbers: Sequence[str], out_chan: int, filter_shape: S
         letter for each axis in space.
       out_chan: features of the result.
       filter_shape: lengths of the window, in the order of the kernel's axes.
-      strides: how far windows lie apart; None for 1.
+      strides: distance between windows; None for 1.
       padding: "VALID", "SAME", "SAME_LOWER", or pairs (low, high) for each axis in space.
       W_init, b_init: initial weights of the kernel, None for Glorot's, and of the bias, which has length 1 along all axes
         but C.
@@ -140,7 +140,7 @@ def Conv(out_chan: int, filter_shape: Sequence[int], strides: Sequence[int] | No
     Args:
       out_chan: features of the result.
       filter_shape: height and width of the window.
-      strides: how far windows lie apart; None for 1.
+      strides: distance between windows; None for 1.
       padding: "VALID", "SAME", "SAME_LOWER", or pairs (low, high) for height and width.
       W_init, b_init: initial weights of the kernel `[H, W, I, O]`, None for Glorot's, and of the bias `[1, 1, 1, O]`.
     Returns:
@@ -280,7 +280,7 @@ def MaxPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, p
 
     Args:
       window_shape: lengths of the window along the axes that are neither batch nor features.
-      strides: how far windows lie apart along these; None for 1.
+      strides: distance between windows along these; None for 1.
       padding: "VALID", "SAME", "SAME_LOWER", or pairs (low, high) for each of these; what is padded is never the largest.
       spec: letters of the inputs' axes, N for the batch and C for features; None if they are the first and the last.
     Returns:

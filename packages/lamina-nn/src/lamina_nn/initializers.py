@@ -52,7 +52,7 @@ def _sizes(shape: Any) -> tuple[int, ...]:
 
 
 def _as_named(shape: Any, sizes: Sequence[int]) -> Any:
-    """These sizes, beside the names of `shape` if it has any."""
+    """Return these sizes, with the names of `shape` if it has any."""
     return random.NamedShape(*sizes, **shape.named) if isinstance(shape, random.NamedShape) else tuple(sizes)
 
 

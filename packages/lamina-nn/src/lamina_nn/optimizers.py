@@ -1,7 +1,7 @@
 """Optimizers: triples of functions that change a tree of parameters by their gradients, step by step.
 
 `init(params)` gives a state, `update(i, gradients, state)` the next one and `get_params(state)` the parameters. Step sizes are
-numbers, or functions of the step `i`. What is kept beside the parameters has their shapes and dtypes.
+numbers, or functions of the step `i`. The other parts of the state have the shapes and dtypes of the parameters.
 """
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def lstm(x: ArrayLike, h_0: ArrayLike, c_0: ArrayLike, weights: ArrayLike, seq_l
       x: float array `[batch, time, input_size]`.
       h_0, c_0: initial hidden states and cells `[pseudo-layers, batch, hidden_size]`.
       weights: vector, as `init_lstm_weight` gives it.
-      seq_lengths: integers `[batch]`: how long each sequence is; what stands behind its end is not read. A length of 0
+      seq_lengths: integers `[batch]`: how long each sequence is; elements after its end are not read. A length of 0
         leaves the initial state.
       input_size, hidden_size, num_layers, bidirectional: as in `get_num_params_in_lstm`.
       dropout: 0.

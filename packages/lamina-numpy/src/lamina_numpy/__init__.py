@@ -1,6 +1,6 @@
 """The NumPy functions of lamina: `import lamina_numpy as lnp`, then as with `numpy`, traced, differentiated and mapped.
 
-Modules here hold plain functions; under their public names stand the jitted ones: an eager call is one compiled call.
+Modules here contain plain functions; the exported versions are jitted, so that an eager call is one compiled call.
 """
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The stock's names of this room, for its face and for stand-ins that change a few: `from lamina_numpy._default import *`."""
+"""Names of the default implementation, for the facade and for plugins: `from lamina_numpy._default import *`."""
 import typing as _typing
 
 import numpy as _np

@@ -72,8 +72,9 @@ def _unfit(symbol: str, left: Any, right: Any) -> TypeError:
 
 
 def _forward(name: str, symbol: str, fun: Function, ready: Any) -> Function:
-    """An operator: `NotImplemented` for operands that are no arrays, so that their own operator gets its turn. Lists and
-    tuples get none: theirs would repeat or join them. Numbers of the types in `ready` are asked for beside the array."""
+    """Return an operator. It returns `NotImplemented` for foreign operands, so that Python tries their reflected operator.
+    Lists and tuples are refused: their operators would repeat or join them. Numbers of the types in `ready` are converted to
+    cached scalars on the array's device."""
     slot = hooks.operators
 
     def op(self: Any, other: Any) -> Any:
@@ -208,7 +209,7 @@ _MORE: dict[str, Any] = {
 
 
 def _by_name(table: dict[str, Any]) -> dict[str, Any]:
-    """Methods in whose names errors are told."""
+    """Return methods whose error messages start with their names."""
     return {name: rename_errors(fun, name) for name, fun in table.items()}
 
 
@@ -280,7 +281,7 @@ def _array_table() -> dict[str, Any]:
 
 
 def _function(name: str) -> Function | None:
-    """The function of this room that goes by a name of NumPy's, `linalg.pinv`: for what `numpy_names` has no row for."""
+    """Return the function of this package with a NumPy name (`linalg.pinv`) that is not in `numpy_names`, or None."""
     found: Any = sys.modules[__package__]
     for part in name.split("."):
         found = getattr(found, part, None)

@@ -526,7 +526,7 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None) -> Array
 
 def _all_axes(call: str, x: Any, axes: Any) -> tuple[int, ...]:
     n = len(typeof(x).shape)
-    if isinstance(axes, (list, tuple)):  # one that stands twice is shifted twice
+    if isinstance(axes, (list, tuple)):  # an axis that occurs twice is shifted twice
         return tuple([check_axis(call, a, n, "axes") for a in axes])
     return tuple(range(n)) if axes is None else check_axes(call, axes, n, "axes")
 

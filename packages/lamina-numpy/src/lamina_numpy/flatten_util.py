@@ -19,8 +19,8 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
     Args:
       pytree: tree of arrays and numbers.
     Returns:
-      `(vector, unravel)`: a vector `[n]` in the dtype the leaves promote to, the default float where there are
-      none, and a function that turns such a vector into the tree again: leaves in their old shapes and dtypes, or,
+      `(vector, unravel)`: a vector `[n]` in the dtype the leaves promote to, the default float if there are
+      none, and a function that converts such a vector back to the tree: leaves in their old shapes and dtypes, or,
       where they all have one dtype, in the dtype of the vector it is given.
     Raises:
       TypeError: a leaf is neither an array nor a number.

@@ -1,6 +1,6 @@
 """Pictures of another size: an array resampled along its axes. `lamina.image` shows them.
 
-Along one axis, position `i` of the result lies at `x = (i + 1/2 - translation) / scale - 1/2` among the old
+Along one axis, position `i` of the result is at `x = (i + 1/2 - translation) / scale - 1/2` among the old
 positions, and is the mean of the old elements weighted by a kernel around `x`. To make smaller without aliasing the
 kernel is widened by `1 / scale`. Kernels: a triangle; the cubic of R. Keys (Cubic convolution interpolation, IEEE
 Trans. ASSP 29, 1981, a = -1/2); sinc windowed by a wider sinc (C. E. Duchon, Lanczos filtering, J. Appl. Meteor. 18,

@@ -56,7 +56,7 @@ def _segments(call: str, verb: str, data: Any, ids: Any, num_segments: Any, prom
 def _total(data: Any, ids: Any, verb: str, num: int, in_order: bool, unique: bool, bucket: int | None, mode: Any) -> Any:
     t = typeof(data)
     wide = work_dtype(t.dtype)
-    if verb in ("add", "multiply") and wide != t.dtype:  # sums of half precision soon stand still
+    if verb in ("add", "multiply") and wide != t.dtype:  # long sums in half precision stop growing
         data = cast(data, wide)
         return cast(_total(data, ids, verb=verb, num=num, in_order=in_order, unique=unique, bucket=bucket, mode=mode), t.dtype)
     lead = len(typeof(ids).shape)

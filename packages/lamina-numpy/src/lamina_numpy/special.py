@@ -1,4 +1,4 @@
-"""Functions beyond NumPy's own that several rooms above show: `lamina.scipy.special` and `lamina.nn` do."""
+"""Functions that NumPy lacks and that `lamina.scipy.special` and `lamina.nn` re-export."""
 from ._core.public_api import publish as _publish
 from ._reductions.exponentials import logsumexp
 

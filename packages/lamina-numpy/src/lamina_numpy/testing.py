@@ -1,7 +1,7 @@
 """What every array answers, whichever class it is of: the same expressions are tried on arrays with a runtime and without one.
 
-`checks()` gives functions without arguments that raise AssertionError where an array answers otherwise; a stand-in for the
-runtime is tried with them too.
+`checks()` returns functions without arguments that raise AssertionError if an array behaves differently. An alternative
+implementation of the runtime is tested with them too.
 """
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ _REFUSED: list[tuple[str, Any, str]] = [
     ("np.sin(x, out=x)", TypeError, "immutable|ArrayType|array"), ("next(iter([]))", StopIteration, ""),
     ("v.item()", ValueError, "size 1"), ("x.__delitem__(0)", (TypeError, AttributeError), "delet|delitem|immutable")]
 
-_TIMES = 3  # a number that comes again may lie ready somewhere
+_TIMES = 3  # a repeated number may be cached
 _IN_PLACE = "+ - * / // % **".split()
 
 
@@ -157,8 +157,8 @@ def _refused(text: str, error: Any, words: str) -> None:
     names = _arrays()
     try:
         got = eval(text, names)
-    except error as told:
-        assert re.search(words, str(told), re.DOTALL), f"{text}: the message lacks {words!r}: {told}"
+    except error as raised:
+        assert re.search(words, str(raised), re.DOTALL), f"{text}: the message lacks {words!r}: {raised}"
     else:
         raise AssertionError(f"{text}: expected {error}; got {got!r}")
     for name, value in _PLAIN.items():
@@ -199,7 +199,7 @@ def _momentum() -> None:
 
 
 def _decimals() -> None:
-    """The nearest number with so many decimals, not one beside it."""
+    """Rounding gives the nearest number with so many decimals, not an adjacent one."""
     x = np.linspace(-200, 200, 999, dtype=np.float32)
     for decimals in (-2, -1, 1, 2, 3):
         np.testing.assert_array_equal(np.asarray(asarray(x).round(decimals)), x.round(decimals))

@@ -17,13 +17,13 @@ class _Places:
 
 class _Changes:
     def __init__(self, x, index):
-        self.x, self.index, self.stock = x, index, _at.fget(x)[index]
+        self.x, self.index, self.default = x, index, _at.fget(x)[index]
 
     def add(self, values, **options):
-        return self.stock.set(self.x[self.index] + values, **options)
+        return self.default.set(self.x[self.index] + values, **options)
 
     def __getattr__(self, name):
-        return getattr(self.stock, name)
+        return getattr(self.default, name)
 
 
 hooks.operators.install({"at": property(_Places)}, {"at": property(_Places)})

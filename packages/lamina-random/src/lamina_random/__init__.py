@@ -1,12 +1,12 @@
 """Random numbers from keys: the same key gives the same numbers, on every device and under every transformation.
 
-`random_gamma_p` stands where other systems have an op of gamma draws: `random_gamma_p.bind(key, a, log_space=False)` draws.
+`random_gamma_p` replaces the gamma primitive of JAX: `random_gamma_p.bind(key, a, log_space=False)` draws.
 """
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from lamina_ir.layers import reexport_implementation as _fill
 
-from . import _version  # noqa: F401  first: it says which versions of neighbours fit
+from . import _version  # noqa: F401  first: it checks the versions of sibling packages
 
 if _TYPE_CHECKING:
     from ._default import *

@@ -11,7 +11,7 @@ from lamina_tracing.extend import Tracer, resolve_requested_dtype, typeof
 from lamina_tracing.extend import as_int as an_int  # `as_int` here is of dtypes
 
 __all__ = ["as_dtype", "as_flag", "as_float", "as_int", "as_shape", "as_size", "check_key", "common_shape", "fits", "is_high",
-           "key_words", "refuse_complex", "refuse_key", "to_shape"]
+           "key_data_pair", "refuse_complex", "refuse_key", "to_shape"]
 
 _U32 = np.dtype("uint32")
 
@@ -101,14 +101,14 @@ def as_int(call: str, dtype: Any) -> np.dtype:
     raise DTypeError(f"{call}: dtype must be an integer dtype; got {found.name}")
 
 
-def key_words(call: str, key: Any) -> tuple[Any, Any]:
-    """The two words of a key."""
+def key_data_pair(call: str, key: Any) -> tuple[Any, Any]:
+    """Return the two uint32 numbers of key data."""
     refuse_key(call, key)
     return tuple(lax.squeeze(lax.slice(key, (i,), (i + 1,)), (0,)) for i in (0, 1))  # type: ignore[return-value]
 
 
 def refuse_key(call: str, key: Any) -> None:
-    """Raise what is to be said of what is no key of two words."""
+    """Raise the error for a value that is not a key of two uint32 words."""
     try:
         aval = typeof(key)
     except TypeError:
@@ -121,9 +121,9 @@ def refuse_key(call: str, key: Any) -> None:
 
 
 def check_key(call: str, key: Any) -> None:
-    """Refuse what is no key, as cores take it."""
+    """Raise an error if `key` is not a key."""
     if not dtypes.is_key(typeof(key).dtype):
-        key_words(call, key)
+        key_data_pair(call, key)
 
 
 def common_shape(call: str, shape: Any, *given: Any) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from lamina_ir import DTypeError, ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import typeof
 
-from ._args import as_dtype, as_shape, key_words
+from ._args import as_dtype, as_shape, key_data_pair
 from ._prng_impl import bits_with, is_typed
 from ._named_axes import NamedShape, at_position
 from ._typed_keys import opened
@@ -65,7 +65,7 @@ def raw_words(call: str, key: Any, count: int) -> Any:
     """
     if count >= 1 << 32:
         raise ShapeError(f"{call}: one key gives at most 2**32 - 1 words; got a request for {count}; split the key")
-    k0, k1 = key_words(call, key)
+    k0, k1 = key_data_pair(call, key)
     half = np.uint32((count + 1) // 2)
     at = lax.iota(_U32, count)
     first = lax.lt(at, half)
@@ -80,7 +80,7 @@ def raw_words(call: str, key: Any, count: int) -> Any:
 def own_words(call: str, key: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     """Both words of each element's own counter: two uint32 arrays of `shape`."""
     count = int(np.prod(shape, dtype=object))
-    k0, k1 = key_words(call, key)
+    k0, k1 = key_data_pair(call, key)
     if count >= 1 << 32:
         raise ShapeError(f"{call}: at most 2**32 - 1 elements are drawn at once; got shape {shape}; split the key")
     return lax.threefry2x32(k0, k1, np.uint32(0), lax.reshape(lax.iota(_U32, count), shape))
@@ -99,7 +99,7 @@ def key_lanes(call: str, key: Any, shape: tuple[int, ...], partitionable: bool) 
     if rows:
         k0, k1 = (lax.broadcast_in_dim(lax.index_in_dim(key, i, 1, keepdims=False), whole, (1,)) for i in (0, 1))
     else:
-        k0, k1 = key_words(call, key)
+        k0, k1 = key_data_pair(call, key)
     word = lax.broadcasted_iota(_U32, whole, 0)
     lane = lax.broadcast_in_dim(lax.reshape(lax.iota(_U32, size), own), whole, tuple(range(1 + len(rows), len(whole))))
     if partitionable:
@@ -117,7 +117,7 @@ def draw_bits(call: str, key: Any, width: int, shape: tuple[int, ...], partition
     if is_typed(key):
         return bits_with(key, width, shape)
     if size == 0:
-        key_words(call, key)
+        key_data_pair(call, key)
         return lax.full(shape, 0, kind)
     if partitionable:
         y0, y1 = own_words(call, key, shape)

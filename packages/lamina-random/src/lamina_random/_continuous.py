@@ -351,7 +351,7 @@ def triangular(key: ArrayLike, left: ArrayLike, mode: Any, right: ArrayLike, sha
 @takes_names
 def double_sided_maxwell(key: ArrayLike, loc: ArrayLike, scale: ArrayLike, shape: ShapeLike | None = None,
                          dtype: DTypeLike | None = None) -> Array:
-    """Numbers that lie, with equal chance, above or below `loc` by a Maxwell distributed distance.
+    """Draw numbers above or below `loc`, with equal chance, by a Maxwell distributed distance.
 
     Args:
       key: uint32[2], from `PRNGKey` or `split`.

@@ -1,4 +1,4 @@
-"""The stock's names of this room, for its face and for stand-ins that change a few: `from lamina_random._default import *`."""
+"""Names of the default implementation, for the facade and for plugins: `from lamina_random._default import *`."""
 from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 from ._bits import bits
 from ._continuous import (cauchy, double_sided_maxwell, exponential, gumbel, laplace, logistic, lognormal, maxwell,

@@ -143,8 +143,8 @@ def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: ShapeLike | None = None
       key: uint32[2], from `PRNGKey` or `split`.
       p: probability of True; broadcasts to `shape`.
       shape: of the result; default: that of `p`.
-      mode: "low" draws one uniform number, whose steps are 1.2e-7 in float32: probabilities below that are not told from
-        0. "high" draws two, for probabilities down to 1e-14.
+      mode: "low" draws one uniform number, whose steps are 1.2e-7 in float32: probabilities below that are treated
+        as 0. "high" draws two, for probabilities down to 1e-14.
     Returns:
       Boolean array of `shape`.
     Raises:
@@ -289,7 +289,7 @@ def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: ShapeL
 
 
 def shaped_like(shape: tuple[int, ...]) -> Any:
-    """A stand-in of this shape, for rules that look at shapes alone."""
+    """Return a dummy array of this shape, for rules that only read shapes."""
     return np.broadcast_to(np.float32(0), shape)
 
 

@@ -13,7 +13,7 @@ from ._bits import own_words, raw_words
 from ._named_axes import folded
 from ._prng_impl import (THREEFRY, PRNGImpl, found, impl_of, is_typed, key_of, name_of, seeded_with, split_with, tag_of,
                          words_for)
-from ._typed_keys import opened, tell_legacy, wrapped
+from ._typed_keys import opened, report_legacy_key, wrapped
 
 __all__ = ["PRNGKey", "clone", "fold_in", "halves", "key", "key_data", "key_impl", "split", "split_core", "words_of_seed",
            "wrap_key_data"]
@@ -131,7 +131,7 @@ def key(seed: ArrayLike, *, impl: Any = None) -> Array:
 
 @rename_errors
 def key_data(keys: ArrayLike) -> Array:
-    """The words of keys.
+    """Return the uint32 data of keys.
 
     Args:
       keys: typed keys; or words, uint32[..., 2], which are given back.
@@ -149,7 +149,7 @@ def key_data(keys: ArrayLike) -> Array:
         return words_for("data", keys)
     _check_keys("key_data", keys)
     if config.legacy_prng_key.value != "allow":
-        tell_legacy("key_data")
+        report_legacy_key("key_data")
     return keys  # type: ignore[return-value]  # as they came
 
 
@@ -228,7 +228,7 @@ def key_impl(keys: ArrayLike) -> Any:
         return name_of(impl_of(keys))
     _check_keys("key_impl", keys)
     if config.legacy_prng_key.value != "allow":
-        tell_legacy("key_impl")
+        report_legacy_key("key_impl")
     return name_of(found("key_impl", None))
 
 
@@ -243,7 +243,7 @@ def split(key: ArrayLike, num: ShapeLike = 2) -> Array:
     Raises:
       ShapeError: `key` is not one key, or `num` is negative.
 
-    Source: the first `2 num` words of the key's stream.
+    Source: the first `2 num` uint32 numbers of the key's stream.
 
     >>> split(PRNGKey(42))
     Array([[2465931498, 3679230171],

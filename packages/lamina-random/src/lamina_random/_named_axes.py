@@ -11,7 +11,7 @@ from lamina_ir import ShapeError, config, dtypes
 from lamina_tracing import jit, lax
 from lamina_tracing.extend import RENAMED_ERRORS, rename_errors, rename_error, typeof
 
-from ._args import key_words
+from ._args import key_data_pair
 from ._prng_impl import THREEFRY, folded_with, is_typed
 from ._typed_keys import opened, settled, wrapped
 
@@ -72,9 +72,9 @@ def _fold_in_core(key: Any, data: Any) -> Any:
         raise ShapeError(f"fold_in: data must be a rank-0 integer; got {aval.str_long()}; use vmap for several")
     if is_typed(key):
         return folded_with(key, lax.convert_element_type(data, np.uint32))
-    k0, k1 = key_words("fold_in", key)
-    words = lax.threefry2x32(k0, k1, np.uint32(0), lax.convert_element_type(data, np.uint32))
-    return lax.concatenate([lax.reshape(y, (1,)) for y in words], 0)
+    k0, k1 = key_data_pair("fold_in", key)
+    pair = lax.threefry2x32(k0, k1, np.uint32(0), lax.convert_element_type(data, np.uint32))
+    return lax.concatenate([lax.reshape(y, (1,)) for y in pair], 0)
 
 
 folded = jit(rename_errors(_fold_in_core, "fold_in"), inline=True)  # `fold_in` of a key and an array

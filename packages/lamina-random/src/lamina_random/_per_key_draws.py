@@ -1,10 +1,11 @@
 """Draws in which each element has a key of its own: what `split` and scalar draws give for every key of an array of keys.
 
-`vmap` would say the same; written out, one threefry op serves all elements, and this room needs no batching. Keys of other
-generators, which are typed, draw one after the other.
+`vmap` would give the same results; here one threefry primitive computes all elements, and the package does not depend on
+batching. Keys of other generators, which are typed, draw one after the other.
 
-The compiler joins what is elementwise to each of its readers, and would scramble again in each of them. So all words of all
-keys that are made together stand in one array, and what several read is carried by the loop that draws: it is then made once.
+The compiler fuses elementwise operations into each consumer, and would run threefry again in each of them. Therefore the data
+of keys that are made together is one array, and values with several consumers are carried by the loop that draws, which
+computes them once.
 """
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def found(call: str, impl: Any) -> PRNGImpl:
 
 
 def name_of(impl: PRNGImpl) -> Any:
-    """What `impl=` takes for a generator: its name where that is nobody else's."""
+    """Return the `impl=` argument for a generator: its name if the name is unique, else the generator."""
     return impl.name if len(_names[impl.name]) == 1 and impl.name != _NAMELESS else impl
 
 
@@ -114,7 +114,7 @@ def key_of(call: str, words: Any, impl: PRNGImpl, lead: tuple[int, ...] | None =
     front = aval.shape[:len(aval.shape) - n]
     if aval.dtype != _U32 or (*front, *impl.key_shape) != aval.shape or lead is not None and front != lead:
         expected = ", ".join(map(str, (*(["..."] if lead is None else lead), *impl.key_shape)))
-        raise ShapeError(f"{call}: words of keys for {impl.name} are uint32[{expected}]; got {aval.str_long()}")
+        raise ShapeError(f"{call}: key data for {impl.name} must be uint32[{expected}]; got {aval.str_long()}")
     flat = words if n == 1 else lax.reshape(words, (*front, prod(impl.key_shape)))
     return bind(prims.random_wrap_p, flat, impl=tag_of(impl))
 

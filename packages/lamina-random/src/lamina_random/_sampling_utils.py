@@ -86,7 +86,7 @@ def _unknown(key: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
     if not staged or all(isinstance(x, Tracer) for x in given):
         return given
     words: Any = key_data(key) if is_typed(key) else key
-    if typeof(words).ndim != 1 or typeof(words).dtype != _U32:  # no key, as will be told
+    if typeof(words).ndim != 1 or typeof(words).dtype != _U32:  # not a key; the caller raises the error
         return given
     bit = lax.bitwise_and(lax.squeeze(lax.slice(words, (0,), (1,)), (0,)), np.uint32(1))
 

@@ -1,7 +1,7 @@
-"""Typed keys, `key<fry>[...]`, beside keys that are plain words, uint32[..., 2]: every function takes both.
+"""Typed keys, `key<fry>[...]`, and keys that are plain uint32[..., 2] data: every function accepts both.
 
-What is done with a key is done with its words, and what gives keys gives typed ones for typed ones. An op says what the words
-are for, so that programs show which keys are used up.
+Functions compute with the uint32 data of a key; functions that return keys return typed keys for typed keys. The parameter
+`use` of the unwrap primitive states the purpose of the data, so that programs show which keys are consumed.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lamina_tracing.extend import bind, typeof, warn_user
 from ._args import refuse_key
 from ._prng_impl import THREEFRY, default_name, found, is_typed, key_of, words_for
 
-__all__ = ["is_typed", "opened", "settled", "tell_legacy", "words_for", "wrapped"]
+__all__ = ["is_typed", "opened", "settled", "report_legacy_key", "words_for", "wrapped"]
 
 _U32 = np.dtype("uint32")
 
@@ -30,7 +30,7 @@ def opened(call: str, key: Any, use: str = "bits") -> Any:
     """One key, given as words or typed, as cores take it: two words for Threefry, else typed."""
     if not is_typed(key):
         if config.legacy_prng_key.value != "allow":
-            tell_legacy(call)
+            report_legacy_key(call)
         if default_name() != THREEFRY:
             return key_of(f"{call} (with config default_prng_impl {default_name()!r})", key, found(call, None), ())
         if getattr(key, "shape", None) != (2,) or key.dtype != _U32:
@@ -47,10 +47,10 @@ def settled() -> bool:
     return config.legacy_prng_key.value == "allow" and default_name() == THREEFRY
 
 
-def tell_legacy(call: str) -> None:
-    """Say that a key is plain words, as `config.legacy_prng_key` asks."""
+def report_legacy_key(call: str) -> None:
+    """Warn, or raise ValueError, for a key that is plain data, as `config.legacy_prng_key` sets."""
     text = f"{call}: the key is an array of uint32 words; random.key(seed) makes a typed one, random.wrap_key_data(words) " \
-           f"one of words. This is told because config legacy_prng_key is {config.legacy_prng_key.value!r}"
+           f"converts it. This is reported because config legacy_prng_key is {config.legacy_prng_key.value!r}"
     if config.legacy_prng_key.value == "error":
         raise ValueError(text)
     warn_user(text)

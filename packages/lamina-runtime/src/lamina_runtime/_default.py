@@ -59,19 +59,26 @@ __all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "Launch", "NamedSha
            "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device",
            "unwatch_launches", "visualizing", "watch_launches", "watching_launches", "xla_computation"]
 
-for _file in (__file__, lower.__code__.co_filename.rsplit("/", 1)[0]):
-    hide_frames_of(_file.rsplit("/", 1)[0] + "/")
-pytree_registry.install()
-register_array_type(Array)
-register_array_type(KeyArray)
-hooks.operators.register_array_class(methods.OperatorTarget())  # type: ignore[arg-type]
-hooks.operators.register_array_class(methods.OperatorTarget(KeyArray))  # type: ignore[arg-type]
-dispatcher.install()
-eager.install()
-nan_checks.install()
-fork_safety.install()
-scalar_cache.install()
 
+def install_hooks() -> None:
+    """Install this package in the hooks of the packages below. Done once, when this module is imported."""
+    # User-facing tracebacks and source lines skip the frames of this package and of lamina_lowering.
+    for file in (__file__, lower.__code__.co_filename.rsplit("/", 1)[0]):
+        hide_frames_of(file.rsplit("/", 1)[0] + "/")
+    pytree_registry.install()  # trees: lamina_ir.trees uses jaxlib's registry, which the C++ call path reads
+    methods.install()  # arrays: methods and attributes of jaxlib's array class
+    register_array_type(Array)  # tracing: these two classes are concrete arrays, so isinstance(x, Array) is true
+    register_array_type(KeyArray)
+    hooks.operators.register_array_class(methods.OperatorTarget())  # type: ignore[arg-type]  # operators: x + y, x[i], ...
+    hooks.operators.register_array_class(methods.OperatorTarget(KeyArray))  # type: ignore[arg-type]
+    dispatcher.install()  # calls: jit and pmap dispatch to XLA
+    eager.install()  # evaluation: single primitives and programs run with XLA
+    nan_checks.install()  # config.debug_nans and debug_infs: checks after each call
+    fork_safety.install()  # os.fork: children compute with NumPy
+    scalar_cache.install()  # operators: Python scalars next to an array come from the device's cache
+
+
+install_hooks()
 
 _deprecated = _deprecated_getattr(__package__ or "")
 

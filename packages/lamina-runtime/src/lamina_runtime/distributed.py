@@ -21,9 +21,9 @@ from lamina_tracing.extend import logger
 
 from ._jaxlib import cuda_plugin
 from . import _jaxlib
-from ._distributed import (cluster_env, failure_handling, interruptible_wait, launch_agreement, peer_sockets,
-                           rendezvous_client, rendezvous_protocol, service_proxy, spawn_coordinator)
-from ._backend import backends, client_state, peer_errors
+from ._distributed import (cluster_env, failure_handling, gloo_sockets, interruptible_wait, launch_agreement,
+                           peer_sockets, rendezvous_client, rendezvous_protocol, service_proxy, spawn_coordinator)
+from ._backend import backends, client_state, peer_errors, waiting
 from ._execute import effects
 from ._launch import multi_process
 from ._version import __version__
@@ -83,9 +83,9 @@ class _Session:
         here, client = self.connection, self.client
         with self._monitor.creating_client():
             # jaxlib does not say at which port Gloo listens, so find the sockets that are new.
-            before = failure_handling.listening_addresses(here.local_address)
+            before = gloo_sockets.listening_addresses(here.local_address)
             gloo = _jaxlib.gloo_collectives(client, here.local_address)
-            new = failure_handling.listening_addresses(here.local_address) - before
+            new = gloo_sockets.listening_addresses(here.local_address) - before
             client.key_value_set(f"{_GLOO}{here.rank}", json.dumps([*new]))
             n = backends.num_cpu_devices.value
             made = _jaxlib.make_cpu_client(n, distributed_client=client, node_id=here.rank, num_nodes=here.count,
@@ -134,7 +134,7 @@ class _Session:
         self.disconnect()  # before the coordinator, which ends the service after the last process has left
         self.connection.leave()
         self._monitor.close()
-        interruptible_wait.uninstall()
+        waiting.set_wait(None)
         _clear_session()
         if self._launch_check is not None:
             self._launch_check.close()

@@ -1,6 +1,6 @@
 """What SciPy has beyond NumPy: a module for each of its own, loaded when it is first asked for.
 
-A module is added by its name in `__all__`, where the roof, the tests and the tools find it.
+To add a module, add its name to `__all__`, where `lamina`, the tests and the tools find it.
 """
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 

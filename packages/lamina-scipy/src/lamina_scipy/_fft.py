@@ -84,7 +84,7 @@ def dctn(x: ArrayLike, type: int = 2, s: Sequence[int] | None = None, axes: Sequ
     Returns:
       Float or complex array, with the lengths `s` along the axes; half precision is computed in float32.
     Raises:
-      ShapeError: one of `axes` is outside of `x`, or stands there twice; a length is below 1; `s` and `axes` differ
+      ShapeError: one of `axes` is outside of `x`, or occurs twice; a length is below 1; `s` and `axes` differ
         in length.
       ValueError: `type` or `norm` is another one.
       TypeError: `x` is neither an array nor a number.
@@ -113,7 +113,7 @@ def idctn(x: ArrayLike, type: int = 2, s: Sequence[int] | None = None, axes: Seq
     Returns:
       Float or complex array, with the lengths `s` along the axes; half precision is computed in float32.
     Raises:
-      ShapeError: one of `axes` is outside of `x`, or stands there twice; a length is below 1; `s` and `axes` differ
+      ShapeError: one of `axes` is outside of `x`, or occurs twice; a length is below 1; `s` and `axes` differ
         in length.
       ValueError: `type` or `norm` is another one.
       TypeError: `x` is neither an array nor a number.
@@ -140,7 +140,7 @@ def _several(call: str, x: Any, type: int, s: Any, axes: Any, norm: str | None, 
         axes = (axes,)
     places = [check_axis(call, a, rank, "axes") for a in axes]
     if len(set(places)) != len(places):
-        raise ShapeError(f"{call}: an axis stands twice in axes={tuple(axes)} of {typeof(x).str_long()}")
+        raise ShapeError(f"{call}: an axis occurs twice in axes={tuple(axes)} of {typeof(x).str_long()}")
     if s is not None and len(s) != len(places):
         raise ShapeError(f"{call}: expected as many lengths in s as axes; got s={s} and axes={tuple(axes)}")
     for i, a in enumerate(places):

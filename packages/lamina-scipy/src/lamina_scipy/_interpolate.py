@@ -30,7 +30,7 @@ class RegularGridInterpolator:
         grid.
       method: "linear" or "nearest".
       bounds_error: False: no number is looked at while a program is written.
-      fill_value: what stands outside of the grid (NaN at NaN); None to continue the outermost cells.
+      fill_value: the result outside of the grid (NaN at NaN); None to extrapolate the outermost cells.
     Raises:
       ValueError: `method` is another word; a coordinate's numbers neither ascend nor descend, where they are known.
       ShapeError: the coordinates are not of one axis or do not fit the values.

@@ -167,7 +167,8 @@ def _length(x: Any) -> Any:
     return lnp.sqrt(lnp.sum(lnp.real(lnp.conj(x) * x)))
 
 
-def _told(r: Any, limit: Any, steps: Any) -> Any:
+def _info(r: Any, limit: Any, steps: Any) -> Any:
+    """Return 0 if the residual is within the limit, else the number of steps."""
     return lnp.where(_length(r) <= limit, 0, lnp.maximum(steps, 1)).astype(np.int32)
 
 
@@ -189,7 +190,7 @@ def _cg(a: Any, m: Any, b: Any, x: Any, limit: Any, most: int) -> Any:
         return x, r, z + new / rz * p, new, k + 1
 
     x, r, _, _, k = lax.while_loop(go, step, (x, r, z, lnp.vdot(r, z), np.int32(0)))
-    return x, _told(r, limit, k)
+    return x, _info(r, limit, k)
 
 
 def _bicgstab(a: Any, m: Any, b: Any, x: Any, limit: Any, most: int) -> Any:
@@ -225,7 +226,7 @@ def _bicgstab(a: Any, m: Any, b: Any, x: Any, limit: Any, most: int) -> Any:
         return x, r, p, new * factor / lnp.where(alpha == 0, 1, alpha), v, sound & ((omega != 0) | ended), k + 1
 
     x, r, *_, k = lax.while_loop(go, step, (x, r, zero, one, zero, np.bool_(True), np.int32(0)))
-    return x, _told(r, limit, k)
+    return x, _info(r, limit, k)
 
 
 def _gmres(a: Any, m: Any, b: Any, x: Any, limit: Any, most: int, size: int) -> Any:
@@ -264,4 +265,4 @@ def _gmres(a: Any, m: Any, b: Any, x: Any, limit: Any, most: int, size: int) -> 
 
     r = b - a(x)
     x, r, _, _, k = lax.while_loop(go, cycle, (x, r, _length(r), np.bool_(True), np.int32(0)))
-    return x, _told(r, limit, k)
+    return x, _info(r, limit, k)

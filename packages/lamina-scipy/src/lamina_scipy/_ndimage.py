@@ -26,7 +26,7 @@ def map_coordinates(input: ArrayLike, coordinates: Sequence[ArrayLike], order: i
       coordinates: real arrays that broadcast with each other, one per axis: positions along it.
       order: 0 for the nearest element, the one further from 0 of two that are as near; 1 for the weighted mean of those
         around.
-      mode: what stands beyond the edges: "constant" `cval`, "nearest" the last element, "wrap" the array again,
+      mode: the elements beyond the edges: "constant" `cval`, "nearest" the last element, "wrap" the array again,
         "mirror" the array reflected at the centre of its last element, "reflect" at its edge.
       cval: a number, for "constant".
     Returns:

@@ -85,7 +85,7 @@ class Rotation:
         """Rotations about axes, one after the other.
 
         Args:
-          seq: up to three letters: of "xyz" for axes that stand still, of "XYZ" for axes that turn along.
+          seq: up to three letters: of "xyz" for fixed axes, of "XYZ" for axes that rotate with the object.
           angles: radians or degrees: for one letter a number or `[n]`, else `[m]` or `[n, m]` for m letters.
           degrees: whether they are degrees.
         """
@@ -150,9 +150,9 @@ class Rotation:
         """Angles `[3]` or `[n, 3]` about three axes, one after the other.
 
         Args:
-          seq: three letters, neighbours different: of "xyz" for axes that stand still, of "XYZ" for axes that turn
-            along.
-          degrees: give degrees. The first and third angles lie within half a turn, the second within `[0, pi]` where
+          seq: three letters, adjacent ones different: of "xyz" for fixed axes, of "XYZ" for axes that rotate with
+            the object.
+          degrees: give degrees. The first and third angles are in `[-pi, pi]`, the second in `[0, pi]` where
           the first and
             the third axis are the same, else within `[-pi/2, pi/2]`; at its ends the third angle is 0.
         """
@@ -272,12 +272,13 @@ trees.register_pytree_node(Slerp, lambda s: ((s.times, s.timedelta, s.rotations,
 
 
 def _axes_of(call: str, seq: str, least: int) -> tuple[tuple[int, ...], bool]:
-    """The axes of a sequence, 0 to 2, and whether they turn along."""
+    """The axes of a sequence, 0 to 2, and whether they rotate with the object."""
     if not isinstance(seq, str) or not least <= len(seq) <= 3 or set(seq) - set("xyz") and set(seq) - set("XYZ"):
         count = "three" if least == 3 else "one to three"
-        raise ValueError(f"{call}: seq is {count} letters of 'xyz', or of 'XYZ' for axes that turn along; got {seq!r}")
+        raise ValueError(f"{call}: seq must be {count} letters of 'xyz', or of 'XYZ' for axes that rotate with the object; "
+                         f"got {seq!r}")
     if any(a == b for a, b in zip(seq, seq[1:])):
-        raise ValueError(f"{call}: neighbours in seq are different axes; got {seq!r}")
+        raise ValueError(f"{call}: adjacent axes in seq must be different; got {seq!r}")
     return tuple("xyz".index(letter) for letter in seq.lower()), seq.isupper()
 
 
@@ -381,7 +382,7 @@ def _from_euler(angles: Any, axes: Any, moving: Any) -> Any:
 
 @partial(jit, inline=True, static_argnames=("axes", "moving"))
 def _euler(q: Any, axes: Any, moving: Any) -> Any:
-    """Bernardes and Viollet, "Quaternion to Euler angles conversion" (2022); axes that turn along are read backwards."""
+    """Bernardes and Viollet, "Quaternion to Euler angles conversion" (2022); rotating axes are read backwards."""
     i, j, k = axes[::-1] if moving else axes
     proper = i == k
     k = 3 - i - j if proper else k

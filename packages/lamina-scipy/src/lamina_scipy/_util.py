@@ -1,7 +1,7 @@
-"""What the modules here share: real arguments in one dtype and shape, half precision computed in float32, and functions whose
-derivative in each argument is given. A derivative is only computed where its argument is differentiated, so that one
-that is no number
-(or is not defined) does not spoil the others.
+"""Shared helpers: convert real arguments to one dtype and shape, compute half precision in float32, define derivatives.
+
+The derivative in an argument is only computed if that argument is differentiated, so that a derivative that is NaN or not
+defined does not affect the others.
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ C = TypeVar("C", bound=type)
 
 
 def inexact(call: str, *xs: Any) -> list[Any]:
-    """Numbers in one inexact dtype and one shape; whole ones become float."""
+    """Convert numbers to one inexact dtype and one shape; integers become float."""
     read = [to_inexact(call, x) for x in xs]  # refuses what is no number
     if not any(dtypes.is_inexact(typeof(x).dtype) for x in xs):
         xs = tuple(read)
@@ -32,7 +32,7 @@ def inexact(call: str, *xs: Any) -> list[Any]:
 
 
 def floats(call: str, *xs: Any) -> list[Any]:
-    """`inexact`, real ones only."""
+    """Return the result of `inexact`; raise DTypeError for complex numbers."""
     for x in xs:
         t = typeof(to_inexact(call, x))
         if dtypes.is_complex(t.dtype):
@@ -41,7 +41,7 @@ def floats(call: str, *xs: Any) -> list[Any]:
 
 
 def real(call: str, core: Callable[..., Any], *xs: Any) -> Any:
-    """`core` of `floats`, half precision by way of float32."""
+    """Call `core` with the arguments converted by `floats`; compute half precision in float32."""
     args = floats(call, *xs)
     dtype = typeof(args[0]).dtype
     work = work_dtype(dtype)
@@ -55,7 +55,7 @@ def real(call: str, core: Callable[..., Any], *xs: Any) -> Any:
 
 
 def apart(call: str, *xs: Any) -> tuple[Any, list[Any]]:
-    """The dtype of a result of real numbers that keep shapes of their own, and these in the dtype that it is computed in."""
+    """Return the result dtype of real numbers, and these in the dtype for the computation. Their shapes are unchanged."""
     for x in xs:
         floats(call, x)
     final = typeof(inexact(call, lnp.zeros((), lnp.result_type(*xs)))[0]).dtype
@@ -63,16 +63,17 @@ def apart(call: str, *xs: Any) -> tuple[Any, list[Any]]:
 
 
 def counted(call: str, core: Callable[..., Any], *xs: Any) -> Any:
-    """`real`, of which whole numbers are counts: they become float beside parameters that are."""
+    """Call `real` with counts among the arguments: integers are converted to the dtype of the float parameters."""
     whole = any(type(x) is int or getattr(getattr(x, "dtype", None), "kind", "") in ("i", "u") for x in xs)
     return (ignore_strict_promotion(real) if whole else real)(call, core, *xs)
 
 
 def derivatives(*given: Callable[..., Any], seconds: Mapping[tuple[int, int], Callable[..., Any]] | None = None
            ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Mark a function of arrays: its derivative in each argument is `derivative(result, *arguments)`. The second
-    derivative in a pair
-    of places that `seconds` names is `second(plain, result, *arguments)`; `plain` is what the derivatives themselves give."""
+    """Define the derivatives of a function of arrays: the one in each argument is `derivative(result, *arguments)`.
+
+    The second derivative in a pair of arguments in `seconds` is `second(plain, result, *arguments)`, where `plain` is the
+    derivative of the first derivative."""
     curves = seconds or {}
 
     def second(i: int, j: int) -> Callable[..., Any]:
@@ -108,9 +109,8 @@ def derivatives(*given: Callable[..., Any], seconds: Mapping[tuple[int, int], Ca
 
 
 def by_forward(fun: Callable[..., Any], count: int) -> Callable[..., Any]:
-    """Mark a function of `count` arrays: its derivatives of every order are those of forward mode, through loops of
-    unknown length
-    too."""
+    """Define the derivatives of a function of `count` arrays by forward mode, in every order. They work for loops of unknown
+    length too."""
     def derivative(i: int) -> Callable[..., Any]:
         def along(*args: Any) -> Any:
             return jvp(lambda s: fun(*args[:i], s, *args[i + 1:]), (args[i],), (lnp.ones_like(args[i]),))[1]
@@ -119,7 +119,7 @@ def by_forward(fun: Callable[..., Any], count: int) -> Callable[..., Any]:
 
 
 def no_derivative(call: str, argument: str) -> Callable[..., NoReturn]:
-    """The derivative of a function in an argument in which it has none."""
+    """Return a derivative that raises NotImplementedError, for an argument without derivative."""
     def refuse(*_: Any) -> NoReturn:
         raise NotImplementedError(f"{call}: no derivative in `{argument}` is defined; hold it with "
                                   "lamina.lax.stop_gradient, or close over it")
@@ -127,7 +127,7 @@ def no_derivative(call: str, argument: str) -> Callable[..., NoReturn]:
 
 
 def horner(x: Any, coefficients: Sequence[float]) -> Any:
-    """A polynomial, its coefficients from the highest power down."""
+    """Evaluate a polynomial whose coefficients are ordered from the highest power down."""
     total: Any = coefficients[0]
     for c in coefficients[1:]:
         total = total * x + c
@@ -135,17 +135,17 @@ def horner(x: Any, coefficients: Sequence[float]) -> Any:
 
 
 def by_dtype(x: Any, narrow: Any, wide: Any) -> Any:
-    """A setting for float32, or for float64."""
+    """Return `narrow` for float32 and `wide` for float64."""
     return wide if typeof(x).dtype.itemsize > 4 else narrow
 
 
 def within(condition: Any, x: Any, otherwise: float) -> Any:
-    """`x` where a formula holds, elsewhere a number that does it no harm: neither value nor derivative is spoilt there."""
+    """Return `x` where `condition` holds, else `otherwise`, for which the value and derivatives of the formula are finite."""
     return lnp.where(condition, x, otherwise)
 
 
 def whole_number(call: str, argument: str, value: Any) -> int:
-    """An argument that must be a known whole number, none below zero."""
+    """Return an argument that must be a known, non-negative integer."""
     try:
         n = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
     except TypeError:
@@ -157,10 +157,10 @@ def whole_number(call: str, argument: str, value: Any) -> int:
 
 
 def named_method_errors(cls: C) -> C:
-    """Mark a class, so that errors of its public methods are told in their names: `Rotation.apply`."""
+    """Decorate a class, so that errors of its public methods start with their names: `Rotation.apply`."""
     for name, method in list(vars(cls).items()):
         plain = getattr(method, "__func__", method)
         if name in ("__init__", "__call__") or not name.startswith("_") and isinstance(plain, FunctionType):
-            told: Any = rename_errors(plain, cls.__name__ if name.startswith("_") else f"{cls.__name__}.{name}")
-            setattr(cls, name, type(method)(told) if plain is not method else told)
+            named: Any = rename_errors(plain, cls.__name__ if name.startswith("_") else f"{cls.__name__}.{name}")
+            setattr(cls, name, type(method)(named) if plain is not method else named)
     return cls

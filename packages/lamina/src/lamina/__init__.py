@@ -1,4 +1,4 @@
-"""lamina: composable transformations of NumPy-like programs, for one device or many. Names only; each is its home room's.
+"""lamina: composable transformations of NumPy-like programs, for one device or many. It only re-exports names.
 
 >>> import lamina
 >>> lamina.grad(lamina.numpy.tanh)(0.2)
@@ -7,7 +7,7 @@ Array(0.961043, dtype=float32, weak_type=True)
 import typing as _typing
 from importlib import import_module as _import_module
 
-from ._version import __version__  # before the packages: it says which versions of them fit
+from ._version import __version__  # before the packages: it checks their versions
 
 from lamina_ir.layers import layers, use
 

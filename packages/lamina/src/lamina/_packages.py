@@ -1,5 +1,5 @@
-"""What `lamina` shows of its rooms, all loaded at once, when the first of these names is asked for."""
-# The runtime comes first: it fills the slots that what follows is dispatched through.
+"""Names that `lamina` re-exports; the first access to one of them imports all packages."""
+# The runtime comes first: it installs the hooks through which the other packages dispatch.
 import lamina_runtime as _runtime
 import lamina_numpy as _numpy  # gives arrays and traced values their operators and methods
 from lamina_autodiff import (checkpoint, checkpoint_policies, closure_convert, custom_gradient, custom_jvp, custom_vjp,

@@ -1,5 +1,5 @@
-"""The settings of all rooms, as `lamina.config` and as `from lamina.config import config`: an object that stands in for this
-module, which would hide them."""
+"""Settings of all packages, as `lamina.config` and as `from lamina.config import config`: an object that replaces this
+module in `sys.modules`."""
 import sys
 
 from . import _packages as _packages

@@ -1,4 +1,4 @@
-"""`lamina.custom_transpose`: linear functions that are told their transposes, from `lamina_autodiff`."""
+"""`lamina.custom_transpose`: linear functions with a custom transpose, from `lamina_autodiff`."""
 from . import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_autodiff import custom_transpose
 

@@ -1,4 +1,4 @@
-"""`lamina.parallel`: maps over devices beside `pmap`, from `lamina_parallel`."""
+"""`lamina.parallel`: maps over devices other than `pmap`, from `lamina_parallel`."""
 from . import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_parallel import padded
 

@@ -1,4 +1,4 @@
-"""`lamina.sharding`: how arrays lie on devices, from `lamina_runtime` and `lamina_parallel`."""
+"""`lamina.sharding`: shardings of arrays over devices, from `lamina_runtime` and `lamina_parallel`."""
 from . import _packages as _packages  # the runtime first: what follows is dispatched through it
 from lamina_parallel import Mesh, PartitionSpec
 from lamina_runtime import (GSPMDSharding, NamedSharding, PmapSharding, PositionalSharding, Sharding,

@@ -35,6 +35,8 @@ _FORMER = {
         "positional": "lamina_runtime._sharding.methods:positional_sharding"},
     "lamina_runtime.shardings": {"by_spec": "lamina_runtime._sharding.shardings:named_sharding",
                                  "single": "lamina_runtime._sharding.shardings:single_device_sharding"},
+    "lamina_tracing.trace": {"EVALUATION": "lamina_tracing._core.trace:EVALUATION",
+                             "now": "lamina_tracing._core.trace:trace_state"},
 }
 
 # Former public module -> module.

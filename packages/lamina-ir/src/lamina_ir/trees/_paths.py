@@ -67,7 +67,7 @@ def unsorted_keys_error(tree: Any, is_leaf: Callable[[Any], bool] | None = None,
 
 
 # Functions that wrap public ones, and so do not name what the user called.
-_WRAPPERS = frozenset(("boundary", "api_boundary", "in_name", "rename_errors", "asked_for", "explicit_transfers"))
+_WRAPPERS = frozenset(("api_boundary", "rename_errors", "explicit_transfers"))
 # Functions that implement public ones -> their names.
 _IMPLEMENTATIONS = {"run_batched": "vmap", "make_vmap": "vmap"}
 
@@ -82,7 +82,7 @@ def _called_function() -> str:
         if own.startswith("__") and owner:
             own = owner[-1]
         if own[0] not in "_<" and own not in _WRAPPERS:
-            name = _IMPLEMENTATIONS.get(own) or own.removesuffix("_by").removesuffix("_impl")
+            name = _IMPLEMENTATIONS.get(own) or own.removesuffix("_impl")
         frame = frame.f_back
     return name
 

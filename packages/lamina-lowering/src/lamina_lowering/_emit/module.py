@@ -44,7 +44,7 @@ class Lowered:
       module: the `ir.Module`.
       name: the module's name.
       platform: the target platform.
-      kept_args: one bool per argument of the program: whether `main` takes it.
+      used_args: one bool per argument of the program: whether `main` takes it.
       const_args: constants that `main` takes before the kept arguments.
       in_avals: types of the arguments of `main`, constants first.
       out_avals: types of its results.

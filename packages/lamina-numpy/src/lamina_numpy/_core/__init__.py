@@ -1,1 +1,1 @@
-"""What every function here stands on: promotion, publishing, shapes, choice, conversion, scalar types."""
+"""Shared base of all functions: promotion, publishing, shapes, choice, conversion, scalar types."""

@@ -173,7 +173,7 @@ def asarray(a: Any, dtype: DTypeLike | None = None, order: str | None = None, *,
 
 def array(object: Any, dtype: DTypeLike | None = None, copy: bool = True, order: str | None = "K", ndmin: int = 0, *,
           device: Any = None) -> Array:
-    """`asarray` that copies unless told not to, and adds leading axes up to `ndmin`.
+    """Convert to an array: as `asarray`, but copy unless `copy` is False, and add leading axes up to `ndmin`.
 
     Args:
       object: what to convert: an array, a number, nested lists of these. Python numbers give weakly typed arrays unless
@@ -300,8 +300,8 @@ def fromfile(file: Any, dtype: DTypeLike = float, count: int = -1, sep: str = ""
       file: an open file, a path or a name.
       dtype: type of the numbers in the file, with its byte order; by default floats of 64 bits.
       count: how many numbers; -1 for all.
-      sep: what stands between the numbers of a text; "" for bytes.
-      offset: where to begin, in bytes from where the file stands.
+      sep: separator between the numbers of a text; "" for bytes.
+      offset: where to begin, in bytes from the file's current position.
     Returns:
       Array `[n]`; 64-bit numbers become 32-bit ones unless `enable_x64` is set.
     Raises:
@@ -333,7 +333,7 @@ def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: s
       string: the text.
       dtype: type to read the numbers as; by default floats of 64 bits.
       count: how many numbers; -1 for all.
-      sep: what stands between numbers; blanks in it match any number of blanks.
+      sep: separator between numbers; blanks in it match any number of blanks.
     Returns:
       Array `[n]`; 64-bit numbers become 32-bit ones unless `enable_x64` is set.
     Raises:
@@ -352,7 +352,7 @@ def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: s
             found = _numbers_in(string, d, -1, sep).size
         except ValueError:  # something else follows the numbers
             found = count
-        if found < count:  # NumPy fills up with what happens to lie in memory
+        if found < count:  # NumPy would return uninitialized memory for the rest
             raise ValueError(f"fromstring: expected {count} numbers; the text has {found}")
     return put(value)
 
@@ -388,7 +388,7 @@ def fromiter(iter: Any, dtype: DTypeLike, count: int = -1) -> Array:
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
-    """An array from any object with `__dlpack__`, which lies in host memory.
+    """Make an array from any object with `__dlpack__` in host memory.
 
     Args:
       x: the object: an array of this or of another library.

@@ -1,7 +1,7 @@
-"""Argument checks and NumPy's two promotions: element types meet in the lattice, shapes broadcast.
+"""Check arguments, promote dtypes in the lattice and broadcast shapes.
 
-Elementwise primitives take a rank-0 operand beside any shape, so a scalar never needs a broadcast; two operands whose
-types are already alike leave `pair` after two reads.
+Elementwise primitives accept a rank-0 operand with an operand of any shape, so a scalar is never broadcast. If both operands
+have the same type, `pair` returns after two attribute reads.
 """
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from lamina_ir import DTypeError, ShapeError, config, dtypes, prims
 from lamina_tracing import Array, lax
 from lamina_tracing.extend import bind, EVALUATION, trace_state, Tracer, typeof, warn_user
 
-__all__ = ["alike", "aval", "broadcast", "broadcast_shapes_of", "cast", "convert", "equation", "fixed", "inexact_dtype",
-           "inexact_pair", "is_array", "is_staging", "literal", "need_real", "no_out", "pair", "promote_pair",
-           "promote_all", "retyped", "to_inexact", "work_dtype"]
+__all__ = ["alike", "aval", "broadcast", "broadcast_shapes_of", "cast", "convert", "equation", "fixed",
+           "ignore_strict_promotion", "inexact_dtype", "inexact_pair", "is_array", "is_staging", "literal", "need_real",
+           "no_out", "pair", "promote_all", "promote_pair", "retyped", "to_inexact", "work_dtype"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _PYTHON_SCALARS = frozenset((bool, int, float, complex))
@@ -63,7 +63,7 @@ def is_staging() -> bool:
 
 
 def literal(value: Any, dtype: np.dtype) -> Any:
-    """A constant of `dtype` beside an operand of it: a plain, weak Python number where the dtype is the default one, so
+    """Return a constant for an operation with an operand of `dtype`: a weak Python number if `dtype` is the default one, so
     that weak operands stay weak."""
     wide = config.enable_x64.value
     if dtype is (_F64 if wide else _F32):
@@ -74,7 +74,7 @@ def literal(value: Any, dtype: np.dtype) -> Any:
 
 
 def fixed(value: Any, dtype: np.dtype) -> Any:
-    """A constant of exactly this dtype, to stand alone."""
+    """Return a constant of exactly this dtype."""
     return np.asarray(value).astype(dtype)[()]
 
 
@@ -135,7 +135,7 @@ def to_inexact(call: str, x: Any, weak: Callable[[np.dtype], bool] | None = None
 
 
 def promote_pair(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
-    """Both operands in their common dtype, in one shape unless one has rank 0, and that dtype."""
+    """Return both operands in their common dtype, in one shape unless one has rank 0, and that dtype."""
     a = x.aval if isinstance(x, Tracer) else aval(call, x, 0)
     kind = type(y)
     if kind is float:  # the commonest constants need no look at the lattice
@@ -166,8 +166,8 @@ def pair(call: str, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def inexact_pair(call: str, x: Any, y: Any) -> tuple[Any, Any]:
-    """`pair`, in float; whole numbers become floats before they meet, so a negative one keeps its sign beside an
-    unsigned array."""
+    """`pair`, in float. Integers are converted to float before promotion, so a negative integer keeps its sign in an
+    operation with an unsigned array."""
     a, b = aval(call, x, 0), aval(call, y, 1)
     if a is not b and not dtypes.is_inexact(a.dtype) and not dtypes.is_inexact(b.dtype):
         d, weak = dtypes.promote((a.dtype, a.weak_type), (b.dtype, b.weak_type))
@@ -233,7 +233,7 @@ def broadcast_shapes_of(call: str, shapes: tuple[tuple[int, ...], ...]) -> tuple
 
 
 def ignore_strict_promotion(fun: F) -> F:
-    """A function of the library whose own steps may promote ranks and dtypes, whatever the user forbids."""
+    """Mark a library function whose internal operations may promote ranks and dtypes even if the user's settings forbid it."""
     @wraps(fun)
     def run(*args: Any, **kwargs: Any) -> Any:
         if config.numpy_rank_promotion.value == "allow" and config.numpy_dtype_promotion.value == "standard":

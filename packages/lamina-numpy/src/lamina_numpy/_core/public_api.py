@@ -19,8 +19,8 @@ import numpy as np
 from lamina_tracing import Array, jit, hooks
 from lamina_tracing.extend import EVALUATION, Tracer, rename_errors, trace_state
 
-__all__ = ["PLAIN_NUMBERS", "alias", "check_known", "compiled", "hashable", "jitted_core", "method", "named_errors", "operator_for",
-           "public_api", "publish", "published", "settled"]
+__all__ = ["PLAIN_NUMBERS", "alias", "check_known", "compiled", "hashable", "jitted_core", "method", "named_errors",
+           "operator_for", "public_api", "publish", "published", "settled"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any]

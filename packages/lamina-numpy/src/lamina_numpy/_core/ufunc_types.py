@@ -1,4 +1,4 @@
-"""What elementwise functions are for type checkers: calls on arrays, and what NumPy's ufuncs have beside (`reduce`, ...)."""
+"""Static types of elementwise functions: calls on arrays, and the methods of NumPy's ufuncs (`reduce`, ...)."""
 from __future__ import annotations
 
 from typing import Any, Protocol

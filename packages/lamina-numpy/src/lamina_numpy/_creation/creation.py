@@ -226,7 +226,7 @@ def ones_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | N
 
 def empty_like(prototype: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *,
                device: Any = None) -> Array:
-    """An array like another, whose elements nobody asked for: zeros.
+    """Make an array like another one with unspecified elements, which are zeros.
 
     Args:
       prototype: array, number or list of numbers, or anything with a shape and a dtype; only these count.
@@ -299,7 +299,7 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     """Evenly spaced numbers from a start up to, but not with, a stop.
 
     Args:
-      start: the first number; where it stands alone, the stop, and the first number is 0.
+      start: the first number; if `stop` is None, the stop, and the first number is 0.
       stop: what no number reaches; None where only `start` is given.
       step: the distance, which may be negative; None for 1. The three are known real numbers.
       dtype: element type; None for the common one of the numbers given.

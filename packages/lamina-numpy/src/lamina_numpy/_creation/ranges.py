@@ -56,7 +56,7 @@ def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
       endpoint: whether the last number is `stop`; else it is the one that would come before.
       retstep: whether the distance is wanted too.
       dtype: element type of the result; integers are rounded down; None for that of the bounds, float for integers.
-      axis: where the new axis stands in the result; negative counts from its end.
+      axis: position of the new axis in the result; negative counts from its end.
       device: a device or sharding to put the result on; None leaves that open.
     Returns:
       Array of the common shape and a new axis of length `num`, in the units of the bounds; with `retstep` a pair, the
@@ -119,7 +119,7 @@ def logspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
       endpoint: whether the last number is `stop`; else it is the one that would come before.
       base: a number, or an array that broadcasts with the exponents; may be traced.
       dtype: element type of the result; None for that of the bounds, float for integers.
-      axis: where the new axis stands in the result; negative counts from its end.
+      axis: position of the new axis in the result; negative counts from its end.
     Returns:
       Array of the common shape and a new axis of length `num`.
     Raises:
@@ -151,7 +151,7 @@ def geomspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool =
       num: how many numbers.
       endpoint: whether the last number is `stop`; else it is the one that would come before.
       dtype: element type of the result; None for that of the bounds, float for integers.
-      axis: where the new axis stands in the result; negative counts from its end.
+      axis: position of the new axis in the result; negative counts from its end.
     Returns:
       Array of the common shape and a new axis of length `num`, in the units of the bounds; the bounds themselves up to
       rounding. NaN between real bounds of different signs, or where one is 0.
@@ -182,6 +182,6 @@ def geomspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool =
 
 
 def _common(x: Any, y: Any) -> tuple[Any, Any]:
-    """A bound beside numbers with a new first axis."""
+    """Return the bounds in one shape, with a new first axis."""
     shape, rank = typeof(x).shape, len(typeof(y).shape)
     return pair("geomspace", lax.reshape(x, (*[1] * (rank - len(shape)), *shape)) if shape else x, y)

@@ -42,7 +42,7 @@ def _order(name: str, prim: Any, says: str, example: str) -> Binary:
             tie = equation(prim, lax.imag(x), lax.imag(y))
             return lax.select(lax.eq(rx, ry), tie, equation(prim, rx, ry))
         return equation(prim, x, y)
-    returns = _BOOLS + " False beside NaN; complex numbers are ordered by\n  real, then by imaginary part."
+    returns = _BOOLS + " False if either is NaN; complex numbers are ordered by\n  real, then by imaginary part."
     doc = docstring(says, PAIR, returns, PAIR_RAISES, f"meaning of `numpy.{name}`.", example)
     return binary(name, doc, op)
 

@@ -45,13 +45,13 @@ def _int_power(x: Any, y: Any, d: np.dtype, weak: bool) -> Any:
 
 
 def _by_exponent(plain: Any) -> Any:
-    """`power` as it is shown: a Python int exponent is part of the program."""
-    told = rename_errors(plain)
-    of_int = jit(told, static_argnums=1, inline=True)
+    """Return the exported `power`, in which a Python int exponent is static."""
+    named = rename_errors(plain)
+    of_int = jit(named, static_argnums=1, inline=True)
 
     def call(x: Any, y: Any, /) -> Any:
         if is_staging():
-            return told(x, y)
+            return named(x, y)
         return of_int(x, y) if type(y) is int else compiled(plain)(x, y)
     return call
 

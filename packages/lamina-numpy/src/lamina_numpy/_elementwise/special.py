@@ -87,7 +87,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
       x1, x2: real arrays that broadcast to each other; booleans and integers become float.
     Returns:
       Array of the shape `x1` and `x2` broadcast to, in the dtype they meet in; float32 for booleans and
-      integers (float64 for those of 64 bits). Infinite beside an infinity, even where the
+      integers (float64 for those of 64 bits). Infinite if either is infinite, even if the
       other is NaN.
     Raises:
       ShapeError: `x1` and `x2` do not broadcast to each other.
@@ -111,7 +111,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     ratio = lax.div(low, choose_by(zero, literal(1, d), high))
     out = lax.mul(high, lax.sqrt(lax.add(lax.integer_pow(ratio, 2), literal(1, d))))
     inf = literal(np.inf, d)
-    either = lax.bitwise_or(lax.eq(x, inf), lax.eq(y, inf))  # even beside NaN
+    either = lax.bitwise_or(lax.eq(x, inf), lax.eq(y, inf))  # even if the other is NaN
     return choose_by(either, inf, choose_by(zero, high, out))
 
 

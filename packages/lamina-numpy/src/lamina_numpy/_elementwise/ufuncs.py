@@ -457,7 +457,7 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
     """Angle of each element in the complex plane, from the positive real axis.
 
     Args:
-      z: number array; real numbers lie at angle 0 or pi.
+      z: number array; the angle of real numbers is 0 or pi.
       deg: whether the result is in degrees; known, not traced.
     Returns:
       Real array of the shape of `z`, in [-pi, pi] radians or [-180, 180] degrees; float32 for booleans and

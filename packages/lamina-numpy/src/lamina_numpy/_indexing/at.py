@@ -46,13 +46,13 @@ def _given(verb: str, values: Any) -> Any:
                     f"{values!r:.60}")
 
 
-def _as(told: str, verb: str, *args: Any) -> Any:
-    """`_changed` as a part of another change, in whose name errors are told."""
+def _as(method: str, verb: str, *args: Any) -> Any:
+    """Call `_changed` as a part of another method; error messages contain that method's name."""
     try:
         return _changed(verb, *args)
     except (TypeError, ValueError) as error:
         if len(error.args) == 1 and isinstance(error.args[0], str):
-            error.args = (error.args[0].replace(f"x.at[index].{verb}", f"x.at[index].{told}"),)
+            error.args = (error.args[0].replace(f"x.at[index].{verb}", f"x.at[index].{method}"),)
         raise
 
 

@@ -16,14 +16,14 @@ from .parse import index_parts
 
 __all__ = ["look", "looks"]
 
-_ROOM = Path(__file__).parent.parent
-_DOORS = (f"{Path(__file__).parent}/", f"{_ROOM}/_core/", f"{_ROOM}/_operators.py",
+_PACKAGE = Path(__file__).parent.parent
+_LIBRARY_PATHS = (f"{Path(__file__).parent}/", f"{_PACKAGE}/_core/", f"{_PACKAGE}/_operators.py",
           f"{Path(lamina_tracing.__file__).parent}/")
 
 
 def looks() -> bool:
-    """Whether it is the user who gives indices, and they are to be looked at."""
-    return bool(config.debug_bounds.value) and should_check_bounds(*_DOORS, *_runtime())
+    """Return whether the indices come from user code and are to be checked."""
+    return bool(config.debug_bounds.value) and should_check_bounds(*_LIBRARY_PATHS, *_runtime())
 
 
 def _runtime() -> tuple[str, ...]:

@@ -93,13 +93,13 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
       offset: which diagonal: 0 the main one, positive ones to its right along `axis2`, negative ones below.
       axis1, axis2: rows and columns; negative ones count from the end.
     Returns:
-      Array `[..., n]` of the other axes and the `n` elements of the diagonal (none where it lies outside), with the
+      Array `[..., n]` of the other axes and the `n` elements of the diagonal (none if it is outside), with the
       dtype and units of `a`.
     Raises:
       ShapeError: `a` has fewer than two axes, not these, or they are the same.
       TypeError: `a` is neither an array nor a number.
 
-    Derivative: linear; the transpose puts the elements back beside zeros.
+    Derivative: linear; the transpose puts the elements back; the others are zero.
     Source: meaning of `numpy.diagonal`.
 
     >>> diagonal(np.array([[1, 2], [3, 4]]))
@@ -120,7 +120,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     flat = lax.reshape(a, (*lead, n * m))
     if count == 0:
         return take(flat, np.zeros((0,), np.int32), axis=-1)
-    # elements of a diagonal lie m + 1 apart in memory: one strided slice
+    # elements of a diagonal are m + 1 apart in memory: one strided slice
     starts = (0,) * len(lead) + (start,)
     stops = (*lead, start + (count - 1) * (m + 1) + 1)
     return lax.slice(flat, starts, stops, (1,) * len(lead) + (m + 1,))
@@ -139,7 +139,7 @@ def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: 
         default integer widened to it.
       out: not supported, must be None: arrays never change.
     Returns:
-      Array of the other axes, in the units of `a`; 0 where the diagonal lies outside.
+      Array of the other axes, in the units of `a`; 0 if the diagonal is outside.
     Raises:
       ShapeError: `a` has fewer than two axes, not these, or they are the same.
       TypeError: `a` is neither an array nor a number.

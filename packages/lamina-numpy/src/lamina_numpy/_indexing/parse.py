@@ -27,8 +27,8 @@ class Plan(NamedTuple):
 
     Args:
       parts: one per `None`, operand axis or flag, in order.
-      joined: whether index arrays stand side by side, so that their axes stay in place; else they come first.
-      inside: whether all positions are known to lie inside the array.
+      joined: whether index arrays are adjacent, so that their axes stay in place; else they come first.
+      inside: whether all positions are known to be inside the array.
       mask: whether the index arrays come from boolean masks: their positions ascend and differ.
     """
 
@@ -123,7 +123,7 @@ def _normalised(index: Any, shape: Sequence[int]) -> list[Any]:
             raise TypeError("indexing: a list is no index, since NumPy gave it two meanings; got "
                             f"x[{index!r:.60}]. Write x[numpy.array(list)] for positions, x[tuple(list)] for axes")
         index = (index,)
-    # used: axes that parts take up (None and rank-0 masks none, masks one for each of theirs); dots: where `...` stands.
+    # used: axes that parts take up (None and rank-0 masks none, masks one for each of theirs); dots: position of `...`.
     parts: list[Any] = []
     used, dots = 0, -1
     for part in index:

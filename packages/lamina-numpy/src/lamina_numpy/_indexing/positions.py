@@ -82,7 +82,7 @@ def _nonzero(a: Any, fills: tuple[Any, ...], size: int) -> tuple[Any, ...]:
     n = typeof(mask).shape[0]
     if n == 0 or size == 0:
         return tuple(broadcast(cast(f, d), (), (size,)) for f in fills)
-    # the k-th true element stands where the running count first exceeds k
+    # the k-th true element is where the running count first exceeds k
     count = cumsum(mask)
     order = lax.broadcasted_iota(d, (size,), 0)
     at = searchsorted(count, order, side="right")
@@ -256,7 +256,7 @@ def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Sequence[int], mod
         if not dtypes.is_integer(typeof(part).dtype):
             raise TypeError(f"ravel_multi_index: indices must be integers; got {typeof(part).str_long()} for axis {i}")
         if mode == "raise":
-            known = np.asarray(part)  # raises for a traced one: nobody can look
+            known = np.asarray(part)  # raises for a tracer, whose values are unknown
             if ((known < 0) | (known >= size)).any():
                 raise ValueError(f"ravel_multi_index: an index of axis {i} is outside [0, {size}); use mode 'wrap' or "
                                  "'clip'")

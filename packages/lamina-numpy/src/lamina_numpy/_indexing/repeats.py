@@ -129,7 +129,7 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
 
     Args:
       arr: array or list `[..., n, ...]` of any dtype.
-      obj: the places before which they stand: an int, integers, a slice, or a mask of length `n`; negative ones count
+      obj: the positions before which they are inserted: an int, integers, a slice, or a mask of length `n`; negative ones count
         from the end. Integers may be traced, and those outside are then the nearest inside.
       values: what to put: one for each place, or as many as they are at one place; they broadcast, and become elements
         of the dtype of `arr`.
@@ -188,7 +188,7 @@ def _places(call: str, obj: Any, n: int) -> Any:
     if obj.dtype.kind not in "iu":
         raise TypeError(f"{call}: places are integers, or a mask of length {n}; got {typeof(obj).str_long()}")
     if not isinstance(obj, Tracer) and (obj.min() < -n or obj.max() > n):
-        raise IndexError(f"{call}: places lie in [-{n}, {n}]; got {obj.tolist()}")
+        raise IndexError(f"{call}: positions must be in [-{n}, {n}]; got {obj.tolist()}")
     return obj
 
 

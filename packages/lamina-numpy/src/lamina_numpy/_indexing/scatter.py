@@ -74,7 +74,7 @@ class _Addressed(NamedTuple):
     starts: list[Any]
     box: list[int]  # the length of the part at each start
     layout: list[Any]  # the addressed axes in the order of the index: None (new), "one", ("walk", count) or a length
-    columns: list[tuple[int, Any, str]]  # (operand axis, positions, how their axes lie)
+    columns: list[tuple[int, Any, str]]  # (operand axis, positions, order of their axes)
 
 
 def _addressed(parts: Sequence[Any], shape: tuple[int, ...], positions: Sequence[Any],

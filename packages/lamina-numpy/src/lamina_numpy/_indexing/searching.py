@@ -69,7 +69,7 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
         wide = lax.broadcast_in_dim(lax.reshape(a, blocks) if len(blocks) > 1 else a, (*shape, *blocks), inner)
         other = lax.broadcast_in_dim(v, (*shape, *blocks), tuple(builtins.range(at)))
         return lax.reduce_sum(cast(_before(wide, other, side), d), inner)
-    # Invariant: a[:at] stands before v. One number is carried for each v: of two, each round would keep what it gathered.
+    # Invariant: a[:at] sorts before v. The loop carries one number per v; with two, each iteration would keep what it gathered.
     rounds = n.bit_length()
 
     def longer(step: Any, at: Any) -> Any:
@@ -92,7 +92,7 @@ def _blocks(n: int) -> tuple[int, ...]:
 
 
 def _before(x: Any, v: Any, side: str) -> Any:
-    """Whether x stands before the place of v; NaN sorts last."""
+    """Return whether x sorts before the position of v; NaN sorts last."""
     if dtypes.is_complex(typeof(x).dtype):
         return _complex_less(x, v) if side == "left" else lax.bitwise_not(_complex_less(v, x))
     if side == "left":
@@ -135,8 +135,8 @@ def digitize(x: ArrayLike, bins: Any, right: bool = False, *, method: str | None
       right: whether a bin holds the larger of its two bounds instead of the smaller.
       method: as of `searchsorted`; None for "scan".
     Returns:
-      Integer array of the shape of `x` and the default integer dtype, in `[0, n]`: `i` where `x` lies between
-      `bins[i-1]` and `bins[i]`, 0 or `n` where it lies outside of all; NaN counts as larger than all numbers.
+      Integer array of the shape of `x` and the default integer dtype, in `[0, n]`: `i` where `x` is between
+      `bins[i-1]` and `bins[i]`, 0 or `n` where it is outside of all; NaN counts as larger than all numbers.
     Raises:
       ValueError: `bins` does not have one axis, or another `method`.
       TypeError: `x` or `bins` is neither an array nor a number.

@@ -25,12 +25,12 @@ __all__ = ["choose", "compress", "extract", "piecewise", "place", "put", "select
 
 
 def _with_choices(plain: Any) -> Any:
-    """`where` as it is shown: with three arguments, by far the commonest form, one compiled call."""
-    twin, told, slot = compiled(plain), rename_errors(plain), hooks.operators
+    """Return the exported `where`: with three arguments, the most common form, one compiled call."""
+    twin, named, slot = compiled(plain), rename_errors(plain), hooks.operators
 
     def call(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:
         if x is None or y is None or size is not None or fill_value is not None:
-            return told(condition, x, y, size=size, fill_value=fill_value)
+            return named(condition, x, y, size=size, fill_value=fill_value)
         if type(x) in PLAIN_NUMBERS:
             x = slot.device_scalar_like(condition, x)
         if type(y) in PLAIN_NUMBERS:
@@ -52,8 +52,8 @@ def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None 
       Array of the common shape and dtype of `x` and `y`. Without them what `nonzero(condition)` gives: a tuple of one
       integer array per axis.
     Raises:
-      ValueError: only one of `x` and `y` is given, or `size` or `fill_value` beside them; or the condition has no axis
-        and stands alone.
+      ValueError: only one of `x` and `y` is given, or `size` or `fill_value` with them; or the condition is the only
+        argument and has no axis.
       ShapeError: they do not broadcast.
       TypeError: an argument is neither an array nor a number.
       ConcretizationError: the condition alone is traced and `size` is None.
@@ -82,7 +82,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: ArrayLik
     Args:
       condlist: boolean arrays.
       choicelist: as many arrays or numbers; all broadcast with the conditions.
-      default: what stands where no condition holds.
+      default: the element where no condition holds.
     Returns:
       Array of the common shape, and of the common dtype of choices and default.
     Raises:

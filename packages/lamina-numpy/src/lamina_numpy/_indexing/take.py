@@ -84,7 +84,7 @@ def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = 
     if mode == "wrap":
         indices = _modulo(indices, n)
     elif type(indices) is np.ndarray and indices.size and how is FILL and indices.min() >= -n and indices.max() < n:
-        how = CLIP  # known to lie inside
+        how = CLIP  # known to be inside
     part = (MANY,) if typeof(indices).shape else (POINT,)
     parts = [(FULL,)] * axis + [part] + [(FULL,)] * (len(shape) - axis - 1)
     return read(Plan(tuple(parts), True, False, False), how, fill_value, (indices_are_sorted, unique_indices), wrap, a,

@@ -31,8 +31,8 @@ def _windows(x: Any, size: int, count: int) -> Any:
 
 
 def _few(a: Any, kernel: Any, skip: int, count: int) -> Any:
-    """`sum_j a[k + skip - j] kernel[j]` for the first `count` k, in one loop. The line, followed by as many zeros as the
-    kernel is long, stands in rows of one place less, so that each begins one place later in it."""
+    """`sum_j a[k + skip - j] kernel[j]` for the first `count` k, in one loop. The line, padded with as many zeros as
+    the kernel is long, is reshaped to rows that are one element shorter, so that each row begins one element later."""
     n, m = typeof(a).shape[0], typeof(kernel).shape[0]
     row = n + m - 1
     rows = lax.broadcast_in_dim(lax.pad(a, literal(0, typeof(a).dtype), ((0, m, 0),)), (m, row + 1), (1,))

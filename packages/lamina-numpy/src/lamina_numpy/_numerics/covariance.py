@@ -74,7 +74,7 @@ def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: boo
     if ddof is None:
         ddof = 0 if bias else 1
     # C = sum_k w_k (x_k - m) (x_k - m)^H / scale with m the weighted mean; scale is n - ddof, and with weights sum w - ddof, or
-    # sum w - ddof sum(w a) / sum w for aweights a, which tell how reliable observations are and not how many.
+    # sum w - ddof sum(w a) / sum w for aweights a, which are reliabilities of observations, not counts.
     w = None
     for name, weights in (("fweights", fweights), ("aweights", aweights)):
         if weights is not None:

@@ -236,7 +236,7 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
       p: real array `[..., n, ...]`, in radians unless `period` says otherwise.
       discont: the least jump that is taken out; None, and less than that, means half a period.
       axis: the axis of length n, or the name of a mapped one; negative counts from the end.
-      period: number: the length of a turn, in the units of `p`.
+      period: number: the period, in the units of `p`.
     Returns:
       Float array of the shape and units of `p`.
     Raises:
@@ -331,7 +331,7 @@ def interp(x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: Any = None, right: 
       TypeError: `x` or `xp` is complex, or an argument is neither an array nor a number.
 
     Derivative: at a coordinate, that of the piece above it.
-    Source: meaning of `numpy.interp`, "extrapolate" beside.
+    Source: meaning of `numpy.interp`; "extrapolate" is an addition.
 
     >>> interp(1.5, np.array([1., 2.]), np.array([10., 20.]))
     Array(15., dtype=float32)

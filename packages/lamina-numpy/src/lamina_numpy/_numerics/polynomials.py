@@ -341,7 +341,7 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, fu
       deg: degree, a known int, not negative.
       rcond: singular values up to this times the largest count as zero; None for n times the precision of the dtype
         computed in.
-      full: also give what the least-squares solution tells; `cov` then counts for nothing.
+      full: also return the diagnostics of the least-squares solution; `cov` is then ignored.
       w: number array `[n]`: weights of the residuals, not of their squares; None for all alike.
       cov: also give the covariance of the coefficients, scaled by the residuals; "unscaled": without that.
     Returns:

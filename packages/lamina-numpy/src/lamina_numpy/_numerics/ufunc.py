@@ -180,7 +180,7 @@ class ufunc(metaclass=_Kind):
         return reshape(folded, tuple([1 if i in axes else n for i, n in enumerate(shape)])) if keepdims else folded
 
     def _half(self, x: Any) -> Any:
-        """Half precision that is folded in float32, by a function known to take it: sums soon stand still."""
+        """Return the dtype for folds of half precision: float32, because long sums in half precision stop growing."""
         d = typeof(x).dtype
         return d if self._known and work_dtype(d) != d else None
 

@@ -30,7 +30,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" + "".join(map(
 
 
 def _interleaved(args: Sequence[Any]) -> tuple[str, list[Any]]:
-    """`einsum(x, [0, 1], y, [1, 2], [0, 2])` in words and operands."""
+    """`einsum(x, [0, 1], y, [1, 2], [0, 2])` as subscripts and operands."""
     operands, terms, out = [], [], None
     rest = list(args)
     while rest:
@@ -76,13 +76,13 @@ def parse(subscripts: str, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], str
     if arrow:
         out = out.replace("...", dots)
     else:
-        # Implicit: what broadcasts, then labels that stand once, in alphabetical order.
+        # Implicit: broadcast axes, then labels that occur once, in alphabetical order.
         counts = Counter("".join(full))
         out = dots + "".join(sorted(c for c, n in counts.items() if n == 1 and c not in dots))
     for c in out:
         if out.count(c) > 1 or not any(c in t for t in full):
             raise ValueError(f"einsum: label {c!r} of the result in {subscripts!r} "
-                             + ("stands there twice" if out.count(c) > 1 else "names no axis of an operand"))
+                             + ("occurs twice" if out.count(c) > 1 else "names no axis of an operand"))
     return tuple(full), out
 
 
@@ -189,8 +189,8 @@ def _einsum(*operands: Any, subscripts: str, optimize: Any, precision: Any, pref
         if len(set(step)) < len(step) or not all(0 <= i < len(todo) for i in step):
             raise ValueError(f"einsum: step {step} of optimize={optimize!r} names operands that are not there, or one twice; "
                              f"{len(todo)} are left")
-        # todo: operands that are left, with their labels. keep: labels that somebody else still needs, so that this step may
-        # not sum over them. The very last product gives the axes in the order of the result.
+        # todo: operands that are left, with their labels. keep: labels that other operands or the result need: this step
+        # must not sum over them. The very last product gives the axes in the order of the result.
         picked = [todo.pop(i) for i in sorted(step, reverse=True)][::-1]
         keep = set(out).union(*(t for _, t, _ in todo))
         kept_names = out_names.union(*(n for _, _, n in todo))
@@ -239,7 +239,7 @@ def _planned(text: str, shapes: Sequence[tuple[int, ...]], optimize: Any) -> tup
 
 
 def _summed(x: Any, names: frozenset[str], keep: frozenset[str]) -> tuple[Any, frozenset[str]]:
-    """`x` summed over the mapped axes that nobody else needs."""
+    """`x` summed over the mapped axes that are in `names` but not in `keep`."""
     gone = names - keep
     if gone:
         op = prims.reduce_or_p if typeof(x).dtype == dtypes.BOOL else prims.reduce_sum_p
@@ -248,13 +248,13 @@ def _summed(x: Any, names: frozenset[str], keep: frozenset[str]) -> tuple[Any, f
 
 
 def _alone(x: Any, names: str, keep: set[str]) -> tuple[Any, str]:
-    """One operand with repeated labels taken on their diagonal and labels nobody else needs summed away."""
+    """Take the diagonal of repeated labels of one operand, and sum over labels that are not in `keep`."""
     for c, n in Counter(names).items():
         while n > 1:
             i = names.index(c)
             j = names.index(c, i + 1)
             shape = typeof(x).shape
-            # The diagonal: everything beside it made zero, and one of the two axes summed.
+            # The diagonal: all other elements set to zero, and one of the two axes summed.
             same = lax.eq(lax.broadcasted_iota(np.dtype("int32"), shape, i), lax.broadcasted_iota(np.dtype("int32"), shape, j))
             x = lax.reduce_sum(choose_by(same, x, literal(0, typeof(x).dtype)), (j,))
             names = names[:j] + names[j + 1:]

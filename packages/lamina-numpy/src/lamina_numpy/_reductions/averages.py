@@ -78,7 +78,7 @@ def _variance(call: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: boo
     axes = axes_of(call, axis, len(shape))
     if where is not None:
         where = fitted(call, where, shape)
-    if mean_of is None:  # over all axes the mean has rank 0 and stands beside `a` as it is
+    if mean_of is None:  # over all axes the mean has rank 0 and needs no broadcast
         mean_of = mean(a, axes, None, None, len(axes) < len(shape), where=where)
     gap = equation(prims.sub_p, *pair(call, a, mean_of))
     if where is not None:  # before it is squared: the derivative of what is left out may be NaN

@@ -37,8 +37,7 @@ def _top(x: Any, axes: tuple[int, ...], finite: bool) -> Any:
 
 @custom_jvp
 def _below(x: Any, top: Any) -> Any:
-    """How far elements are below the largest. Where that is infinite it is 0 of those that are so too, beside a
-    derivative of 1."""
+    """Return elements minus the largest one. If the largest is infinite, elements equal to it give 0 with derivative 1."""
     infinite = literal(np.inf, typeof(top).dtype)
     tied = lax.bitwise_and(*pair("logsumexp", lax.eq(x, infinite), lax.eq(top, infinite)))
     gap = lax.sub(*pair("logsumexp", x, top))
@@ -86,7 +85,7 @@ def logsumexp(a: ArrayLike, axis: AxisLike = None, b: ArrayLike | None = None, k
       b: weights that broadcast to `a`, of any sign; None for ones. An element of weight zero does not count, infinite or
         not.
       keepdims: leave the reduced axes in place with length 1.
-      return_sign: give the logarithm of the sum's size and, beside it, the sum's sign.
+      return_sign: return the logarithm of the sum's absolute value, and the sum's sign.
       where: booleans that broadcast to `a`: which elements to include; None for all.
     Returns:
       Array of the axes that are left, in the float dtype that `a` and `b` meet in; minus infinity where the sum is zero or
@@ -129,7 +128,7 @@ def logsumexp(a: ArrayLike, axis: AxisLike = None, b: ArrayLike | None = None, k
         most = literal(math.log(float(dtypes.finfo(work).max)) - 1, dtypes.real_dtype(work))
         counted = lax.bitwise_or(*pair("logsumexp", counted, lax.le(_real(gap), most)))
         w = cast(w, work)
-        if not complex_too:  # beside infinite elements others add nothing, be their weights infinite
+        if not complex_too:  # next to infinite elements the others add nothing, even with infinite weights
             infinite = literal(np.inf, work)
             none = lax.bitwise_and(*pair("logsumexp", lax.eq(gap, literal(-np.inf, work)), lax.eq(over, infinite)))
             w = choose_by(lax.bitwise_and(*pair("logsumexp", none, lax.eq(lax.abs(w), infinite))), literal(0, work), w)

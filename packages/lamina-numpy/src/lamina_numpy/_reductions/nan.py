@@ -20,7 +20,9 @@ __all__ = ["nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar
 
 
 def _present(call: str, a: Any, axis: Any, where: Any) -> Any:
-    """Which elements count: those that are not NaN and that `where` includes; None for all. Bad axes are told by `call`."""
+    """Return the mask of elements that are not NaN and that `where` includes; None for all.
+
+    Errors for bad axes start with `call`."""
     t = aval(call, a)
     axes_of(call, axis, len(t.shape))
     if not dtypes.is_inexact(t.dtype):

@@ -35,8 +35,8 @@ def _several(call: str, arrays: Any) -> list[Any]:
 
 
 def _grouped(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """`fun` as published: compiled as a whole, except that many arrays are joined in groups."""
-    told, name = rename_errors(fun), fun.__code__.co_varnames[0]
+    """Return the exported version of `fun`: one compiled call, except that many arrays are joined in groups."""
+    named, name = rename_errors(fun), fun.__code__.co_varnames[0]
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if not args and name in kwargs:
@@ -49,7 +49,7 @@ def _grouped(fun: Callable[..., Any]) -> Callable[..., Any]:
         if kwargs or len(args) > 1:
             args, kwargs = settled(fun, args, kwargs)
         try:
-            return (told if many else compiled(fun))(*args, **kwargs)
+            return (named if many else compiled(fun))(*args, **kwargs)
         except ValueError:
             check_known(fun, args, kwargs)
             raise
@@ -109,7 +109,7 @@ def stack(arrays: Sequence[ArrayLike] | ArrayLike, axis: int = 0, out: None = No
 
     Args:
       arrays: a sequence of arrays, or one array, whose slices along its first axis are meant; all of one shape.
-      axis: where the new axis stands in the result; negative ones count from its end.
+      axis: position of the new axis in the result; negative ones count from its end.
       out: not supported, must be None: arrays never change.
       dtype: element type of the result; None for the common one of the arrays.
     Returns:

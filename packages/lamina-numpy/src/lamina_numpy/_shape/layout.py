@@ -100,7 +100,7 @@ def reshape(a: ArrayLike, shape: ShapeLike | None = None, order: str = "C", *, c
     Returns:
       Array of the new shape, with the dtype and units of `a`.
     Raises:
-      ShapeError: the numbers of elements differ, there are several -1, or a -1 beside a 0.
+      ShapeError: the numbers of elements differ, there are several -1, or both a -1 and a 0.
       TypeError: `a` is neither an array nor a number, or `shape` holds no integers; traced ones are none.
       ValueError: another `order`, or both `shape` and `newshape`.
 
@@ -247,7 +247,7 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
     Args:
       a: array of any shape and dtype.
       source: the axis to move, or a sequence of them; negative ones count from the end.
-      destination: where they stand in the result, one place for each; negative ones count from the end.
+      destination: their positions in the result, one for each; negative ones count from the end.
     Returns:
       Array with the axes moved, and the dtype and units of `a`.
     Raises:
@@ -273,12 +273,12 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
 
 @public_api("axis", "start")
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
-    """One axis moved to stand before another.
+    """Move one axis before another.
 
     Args:
       a: array of any shape and dtype.
       axis: the axis to move; negative ones count from the end.
-      start: the axis of `a` before which it comes to stand, up to `a.ndim`, which is behind all; negative ones count
+      start: the axis of `a` before which it is placed, up to `a.ndim`, which is after all axes; negative ones count
         from the end.
     Returns:
       Array with the axis moved, and the dtype and units of `a`.
@@ -307,7 +307,7 @@ def expand_dims(a: ArrayLike, axis: AxisLike) -> Array:
 
     Args:
       a: array of any shape and dtype.
-      axis: an int or a sequence of ints: where the new axes stand in the result; negative ones count from its end.
+      axis: an int or a sequence of ints: positions of the new axes in the result; negative ones count from its end.
     Returns:
       Array with the new axes, and the dtype and units of `a`.
     Raises:

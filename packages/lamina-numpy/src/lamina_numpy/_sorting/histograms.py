@@ -72,7 +72,7 @@ def _bincount(x: Any, weights: Any, length: int) -> Any:
     value = literal(1, dtypes.canonical_int()) if weights is None else weights
     x = lax.max(x, literal(0, typeof(x).dtype))
     d = typeof(value).dtype
-    start = zeros((length,), work_dtype(d))  # sums of half precision soon stand still
+    start = zeros((length,), work_dtype(d))  # long sums in half precision stop growing
     return cast(start.at[x].add(cast(value, work_dtype(d)), mode="drop"), d)
 
 
@@ -132,7 +132,7 @@ def histogram_bin_edges(a: ArrayLike, bins: Any = 10, range: Any = None, weights
 
 def histogram(a: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
               density: bool | None = None) -> tuple[Array, Array]:
-    """How many elements, or how much weight, lies in each bin.
+    """Count elements, or sum weights, in each bin.
 
     Args:
       a: real array, taken as flat; NaN and what is outside of the bins is not counted.
@@ -171,7 +171,7 @@ def _gaps(edges: Any) -> Any:
 
 
 def _compared(x: Any, edges: Any) -> Any:
-    """How many of x lie in each bin, each compared with the edges of all of them. The last bin is closed on both sides."""
+    """Count the elements of x in each bin; each is compared with all edges. The last bin is closed on both sides."""
     bins = typeof(edges).shape[0] - 1
     shape = (bins, typeof(x).shape[0])
     low, high = (lax.broadcast_in_dim(e, shape, (0,)) for e in (edges[:-1], edges[1:]))
@@ -210,7 +210,7 @@ def _counts(call: str, columns: list[Any], edges: list[Any], weights: Any, d: np
 
 def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
                 density: bool | None = None) -> tuple[Array, list[Array]]:
-    """How many samples, or how much weight, lies in each cell of a grid of bins.
+    """Count samples, or sum weights, in each cell of a grid of bins.
 
     Args:
       sample: real array `[n, d]`, or `[n]` for d = 1; or a list of d arrays of coordinates, taken as flat.
@@ -266,7 +266,7 @@ def _histogram_of(call: str, sample: Any, bins: Any, range: Any, weights: Any, d
 
 def histogram2d(x: ArrayLike, y: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
                 density: bool | None = None) -> tuple[Array, Array, Array]:
-    """How many points of a plane, or how much weight, lies in each cell of a grid of bins.
+    """Count points of a plane, or sum weights, in each cell of a grid of bins.
 
     Args:
       x, y: real arrays of as many elements, taken as flat.

@@ -61,7 +61,7 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     if len(u.shape) > 1:
         raise ValueError(f"{call}: q must be a number or have one axis; got {u.str_long()}")
     d = inexact_dtype(t.dtype, config.enable_x64.value)
-    work = work_dtype(d)  # half precision does not tell ranks apart
+    work = work_dtype(d)  # half precision cannot distinguish ranks
     a, q = cast(a, d), cast(q, work)
     axes = axes_of(call, axis, len(t.shape))
     kept = tuple(1 if i in axes else n for i, n in enumerate(t.shape))
@@ -93,7 +93,7 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     low, high = cast(found[0], work), cast(found[len(wanted) - 1], work)
     if method == "linear":
         part = lax.sub(place, lo)
-        out = choose_by(part == 0, low, low * (1 - part) + high * part)  # at an infinity, not beside it
+        out = choose_by(part == 0, low, low * (1 - part) + high * part)  # exactly at an infinity, not near it
     else:
         out = (low + high) * literal(0.5, work) if method == "midpoint" else low
     out, nan = cast(out, d), literal(np.nan, d)
@@ -108,7 +108,7 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
 @public_api("axis", "out", "overwrite_input", "method", "keepdims", "interpolation")
 def quantile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
              method: str = "linear", keepdims: bool = False, *, interpolation: str | None = None) -> Array:
-    """The values below which shares `q` of the elements lie.
+    """Compute the values below which fractions `q` of the elements are.
 
     Args:
       a: ordered array `[...]`, not complex; the result is NaN where one element is.

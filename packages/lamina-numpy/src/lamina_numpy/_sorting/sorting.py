@@ -174,7 +174,7 @@ def partition(a: ArrayLike, kth: int, axis: int | None = -1) -> Array:
       Array of the dtype and units of `a`, and of its shape, or `[a.size]` where `axis` is None; here, all of it is
       sorted.
     Raises:
-      ShapeError: `kth` or `axis` lies outside.
+      ShapeError: `kth` or `axis` is out of range.
       TypeError: `kth` is no integer, or `a` is neither an array nor a number.
 
     Source: meaning of `numpy.partition`, for one `kth`.
@@ -200,7 +200,7 @@ def argpartition(a: ArrayLike, kth: int, axis: int | None = -1) -> Array:
       Array of the default integer, of the shape of `a`, or `[a.size]` where `axis` is None; here, they sort all of
       it.
     Raises:
-      ShapeError: `kth` or `axis` lies outside.
+      ShapeError: `kth` or `axis` is out of range.
       TypeError: `kth` is no integer, or `a` is neither an array nor a number.
 
     Source: meaning of `numpy.argpartition`, for one `kth`.

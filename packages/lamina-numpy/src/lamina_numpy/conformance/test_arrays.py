@@ -35,7 +35,7 @@ def test_operators_of_numbers(op: Any) -> None:
             assert_close(a, b, slack=4)
         for a, b in zip(both(lambda x, n=number: op(n, x), G), [op(np.float32(number), G)] * 2):
             assert_close(a, b, slack=4)
-    for got in both(lambda x: op(x, G), I):  # beside an array of NumPy, on either side
+    for got in both(lambda x: op(x, G), I):  # with a NumPy array, on either side
         assert np.asarray(got).shape == (3, 4)
     for got in both(lambda x: op(G, x), G):
         assert_close(got, op(G, G), slack=4)

@@ -1,7 +1,7 @@
 """Matrix factorisations, the second part of `numpy.linalg`; each is a call of `lax.linalg`.
 
-Matrices stand in the last two axes. A matrix without a factorisation (not positive definite) gives NaN, where NumPy
-raises. What is computed with factors stands in `_solving.py` and `_determinants.py`.
+Matrices are in the last two axes. A matrix without a factorisation (not positive definite) gives NaN, where NumPy
+raises. Functions that use the factors are in `_solving.py` and `_determinants.py`.
 """
 from __future__ import annotations
 

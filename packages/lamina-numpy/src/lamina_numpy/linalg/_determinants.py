@@ -159,9 +159,9 @@ def _adjugate_around(a: Any) -> Any:
     minors = ufuncs.subtract(ufuncs.multiply(rest[..., one, :][..., one], rest[..., two, :][..., two]),
                              ufuncs.multiply(rest[..., one, :][..., two], rest[..., two, :][..., one]))
     least_det, small = reductions.sum(ufuncs.multiply(rest[..., 0, :], minors[..., 0, :]), -1), layout.matrix_transpose(minors)
-    beside = _matmul(right, small)
-    first = ufuncs.add(ufuncs.multiply(inverse, least_det[..., None, None]), _matmul(beside, low_of))
-    blocks = [[first, ufuncs.negative(beside)], [ufuncs.negative(_matmul(small, low_of)), small]]
+    corner = _matmul(right, small)
+    first = ufuncs.add(ufuncs.multiply(inverse, least_det[..., None, None]), _matmul(corner, low_of))
+    blocks = [[first, ufuncs.negative(corner)], [ufuncs.negative(_matmul(small, low_of)), small]]
     whole = joining.concatenate([joining.concatenate(row, -1) for row in blocks], -2)
     turn = ufuncs.multiply(ufuncs.multiply(_det(u), _det(vh)), _volume(large))[..., None, None]
     turn = ufuncs.multiply(turn, lax.integer_pow(scale, n - 1))

@@ -221,9 +221,9 @@ def cond(x: ArrayLike, p: Any = None) -> Array:
 
 
 def _unless_nan(number: Any, x: Any) -> Any:
-    """Infinity for NaN, save where the matrix holds some."""
-    told = reductions.any(isnan(x), (-2, -1))
-    return choose_by(lax.bitwise_and(isnan(number), lax.bitwise_not(told)), np.inf, number)
+    """Replace NaN by infinity, except for matrices that contain NaN."""
+    has_nan = reductions.any(isnan(x), (-2, -1))
+    return choose_by(lax.bitwise_and(isnan(number), lax.bitwise_not(has_nan)), np.inf, number)
 
 
 @public_api("n")
@@ -328,9 +328,9 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
 
     Args:
       x: array `[..., m, n]` of any dtype.
-      offset: how far above the main diagonal; negative ones lie below.
+      offset: how far above the main diagonal; negative ones are below.
     Returns:
-      Array `[..., k]`, dtype and units of `x`; k is 0 where the diagonal lies outside.
+      Array `[..., k]`, dtype and units of `x`; k is 0 if the diagonal is outside.
     Raises:
       ShapeError: `x` has fewer than two axes.
       TypeError: `x` is neither an array nor a number, or `offset` is no integer.
@@ -350,11 +350,11 @@ def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -
 
     Args:
       x: number array `[..., m, n]`.
-      offset: how far above the main diagonal; negative ones lie below.
+      offset: how far above the main diagonal; negative ones are below.
       dtype: element type to sum in, and of the result; None for that of `x`, integers and booleans narrower than
         the default integer widened to it.
     Returns:
-      Array `[...]`, in the units of `x`; 0 where the diagonal lies outside.
+      Array `[...]`, in the units of `x`; 0 if the diagonal is outside.
     Raises:
       ShapeError: `x` has fewer than two axes.
       TypeError: `x` is neither an array nor a number, or `offset` is no integer.

@@ -16,7 +16,7 @@ from .._core.select import choose_by
 from .._core.public_api import public_api
 from .._shape import layout
 from ._decompositions import adjoint, matrices, svd
-from ._solving import above, beside, inverses, of_largest
+from ._solving import above, align_limit, inverses, of_largest
 
 __all__ = ["pinv"]
 
@@ -139,5 +139,5 @@ def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False, *
     rtol = rcond if rtol is None else rtol
     if not t.size:
         return lax.broadcast_in_dim(np.zeros((), t.dtype), (*t.shape[:-2], t.shape[-1], t.shape[-2]), ())
-    limit = np.asarray(10 * max(t.shape[-2:]) * float(np.finfo(d).eps), d) if rtol is None else beside("pinv", rtol, d)
+    limit = np.asarray(10 * max(t.shape[-2:]) * float(np.finfo(d).eps), d) if rtol is None else align_limit("pinv", rtol, d)
     return _pinv(a, limit, hermitian, rtol is not None)

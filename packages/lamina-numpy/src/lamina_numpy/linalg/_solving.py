@@ -1,6 +1,6 @@
-"""Linear systems and what singular values tell of them, the third part of `numpy.linalg`.
+"""Linear systems, ranks and condition numbers: the third part of `numpy.linalg`.
 
-Matrices stand in the last two axes. A singular matrix gives inf or NaN, where NumPy raises.
+Matrices are in the last two axes. A singular matrix gives inf or NaN, where NumPy raises.
 """
 from __future__ import annotations
 
@@ -191,8 +191,8 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: AxisLike = None) -> Array:
 # --- any matrix, by its singular values -----------------------------------------------------------------------------
 
 
-def beside(call: str, limit: Any, d: np.dtype) -> Any:
-    """One limit for all matrices, or one per matrix, in the dtype of their singular values and to stand beside them."""
+def align_limit(call: str, limit: Any, d: np.dtype) -> Any:
+    """Convert a limit, one for all matrices or one per matrix, to the dtype of the singular values; add an axis for these."""
     limit = cast(to_inexact(call, limit), d)
     return layout.expand_dims(limit, -1) if typeof(limit).shape else limit
 
@@ -207,7 +207,7 @@ def threshold(call: str, s: Any, shape: tuple[int, ...], rtol: Any) -> Any:
     d = typeof(s).dtype
     if rtol is None:
         return of_largest(s, literal(float(np.finfo(d).eps) * max(shape[-2:], default=0), d))
-    return of_largest(s, beside(call, rtol, d))
+    return of_largest(s, align_limit(call, rtol, d))
 
 
 def above(call: str, s: Any, limit: Any) -> Any:
@@ -251,7 +251,7 @@ def matrix_rank(M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool 
         return cast(reductions.any(lax.ne(m, literal(0, t.dtype))), dtypes.canonical_int())
     s = svd(m, False, False, hermitian)
     if tol is not None:
-        limit = beside("matrix_rank", tol, typeof(s).dtype)
+        limit = align_limit("matrix_rank", tol, typeof(s).dtype)
     else:
         limit = threshold("matrix_rank", s, t.shape, rtol)
     return reductions.sum(choose_by(above("matrix_rank", s, limit), 1, 0), -1)

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import ShapedArray, aval_of, shaped
+from lamina_tracing.extend import HostArray
 
 from .. import _jaxlib
-from .._backend import backends, error_translation, launch_guards, transfer_counters, transfer_guard
+from .._backend import (backends, error_translation, fork_state, launch_guards, transfer_counters, transfer_guard,
+                        waiting)
 from . import reshard
 from .._sharding import shardings
 from .._jaxlib import ArrayImpl, SingleDeviceSharding
@@ -26,7 +28,6 @@ __all__ = ["Array", "Shard", "addressable_shards", "aligned_empty", "array_from_
 Array = ArrayImpl
 _device_put = _jaxlib.batched_device_put
 _COPY = _jaxlib.COPY_DURING_CALL
-_wait_for = _jaxlib.wait_for
 
 
 # --- making -------------------------------------------------------------------------------------------------------
@@ -41,6 +42,8 @@ def put(x: Any, device: Any, committed: bool, aval: ShapedArray | None = None, s
     transfer_counters.count_to_device(1, aval.size * aval.dtype.itemsize)
     if isinstance(x, np.ndarray) and not x.dtype.isnative:  # jaxlib ignores the byte order
         x = x.astype(aval.dtype)
+    if fork_state.is_disabled:
+        return _host_array(aval, [x])
     return _device_put(aval, sharding or shardings.single_device_sharding(device), [x], [device], committed, False, _COPY)
 
 
@@ -51,6 +54,8 @@ def put_pieces(aval: ShapedArray, sharding: Any, pieces: Sequence[Any], devices:
     if host_sizes:
         pieces = [p.astype(aval.dtype) if isinstance(p, np.ndarray) and not p.dtype.isnative else p for p in pieces]
         transfer_counters.count_to_device(len(host_sizes), sum(host_sizes))
+    if fork_state.is_disabled:
+        return _host_array(aval, pieces)
     if sharding.is_partially_replicated or 0 in aval.shape:
         # If two pieces share memory, jaxlib's copy during the call fails ("bad_function_call"). So copy here.
         pieces = [np.array(p) if isinstance(p, np.ndarray) else p for p in pieces]
@@ -73,7 +78,14 @@ def array_from_host_buffers(aval: ShapedArray, sharding: Any, pieces: Sequence[n
     The caller must not use the pieces again. CPU devices use the memory itself if it is 64-byte aligned.
     """
     transfer_counters.count_to_device(len(pieces), sum([p.nbytes for p in pieces]))
+    if fork_state.is_disabled:
+        return _host_array(aval, pieces)
     return _device_put(aval, sharding, list(pieces), list(devices), committed, False, _jaxlib.ZERO_COPY)
+
+
+def _host_array(aval: ShapedArray, pieces: Sequence[Any]) -> HostArray:
+    """Return a host array in place of a single-device array, in a forked child. Raise an error for several devices."""
+    return HostArray.of(np.array(pieces[0], aval.dtype), aval) if len(pieces) == 1 else fork_state.refuse()
 
 
 def with_aval(x: Any, aval: ShapedArray, sharding: Any = None) -> Any:
@@ -116,8 +128,10 @@ def get_member(x: Any, index: int) -> Any:
     """Return `x[index]` of an array mapped over its leading axis, on the device that holds it.
 
     The result is uncommitted, so that members from several devices can be arguments of one program. Returns None if `x`
-    is not mapped that way, if the index is out of range, or if another process has part of `x`.
+    is not mapped that way, if the index is out of range, if another process has part of `x`, or in a forked child.
     """
+    if fork_state.is_disabled:
+        return None
     sharding = x._sharding
     dims = sharding.mapped_dims
     shape = x.aval.shape
@@ -144,7 +158,7 @@ def get_member(x: Any, index: int) -> Any:
 def block_until_ready(x: Any) -> Any:
     """Wait until the array is computed; return it. ExecutionError (or CallbackError) if its program failed."""
     try:
-        return _wait_for(x)
+        return waiting.wait_for(x)
     except _jaxlib.LAUNCH_ERRORS as e:
         raise _read_failure("block_until_ready", x, e)
 
@@ -172,6 +186,8 @@ def host_value(x: Any) -> np.ndarray:
     check_not_deleted(x)
     aval = x.aval
     try:
+        if waiting.has_hook:
+            waiting.wait_for(x)
         value, copied = _read_to_host(x, x._sharding, aval)
     except (BufferError, *_jaxlib.LAUNCH_ERRORS) as e:
         raise _read_failure("np.asarray", x, e)

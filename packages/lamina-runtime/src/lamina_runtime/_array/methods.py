@@ -1,7 +1,6 @@
 """Set the methods and attributes of concrete arrays on jaxlib's array class, which cannot be subclassed.
 
-This happens when the module is imported. NumPy's operators and the methods of `lamina_numpy` are added through the hook
-`operators`.
+NumPy's operators and the methods of `lamina_numpy` are added through the hook `operators`.
 """
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from .._backend.launch_guards import invalidate_readers
 from .arrays import (_restore, addressable_shards, as_single_device_array, block_until_ready, check_not_deleted,
                      host_value, get_shard, put, get_member, format_array, with_aval)
 
-__all__ = ["METHODS", "OperatorTarget"]
+__all__ = ["METHODS", "OperatorTarget", "install"]
 
 
 def _array(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -291,6 +290,3 @@ def install() -> None:
 
 def _aval_of_array(x: Any) -> ShapedArray:
     return x.aval
-
-
-install()

@@ -17,7 +17,7 @@ from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ShapedArray, Var, prims, shaped
 from lamina_lowering import lower
 
 from .. import _jaxlib
-from .._backend import backends, client_state
+from .._backend import backends, client_state, fork_state
 from .._compile import executable_cache
 from . import compiled_reshard
 from .._sharding import shardings
@@ -224,9 +224,11 @@ def _volume(box: Box) -> int:
 def reshard(x: Any, sharding: Any) -> Any:
     """Return a copy of an array with another sharding, committed.
 
-    Returns None if the host has to move it: between platforms, if another process holds a needed part, or if the array
-    is empty.
+    Returns None if the host has to move it: between platforms, if another process holds a needed part, if the array is
+    empty, or in a forked child.
     """
+    if fork_state.is_disabled:
+        return None
     aval, old = x.aval, x._sharding
     if not aval.size or _client(old) is not _client(sharding) or not sharding.is_fully_addressable:
         return None

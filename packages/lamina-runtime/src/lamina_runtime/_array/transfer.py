@@ -11,7 +11,8 @@ from lamina_tracing.extend import has_jax_array, Tracer
 
 from .. import _jaxlib
 from . import arrays, reshard
-from .._backend import backends, client_state, error_translation, launch_guards, peer_errors, transfer_guard
+from .._backend import (backends, client_state, error_translation, launch_guards, peer_errors, transfer_guard,
+                        waiting)
 from .._sharding import shardings
 from .._jaxlib import ArrayImpl, SingleDeviceSharding
 from .key_array import KeyArray, put_keys
@@ -333,9 +334,9 @@ def block_until_ready(x: Any) -> Any:
              if type(leaf) is ArrayImpl or type(leaf) is KeyArray]
     try:
         if len(found) == 1:
-            _jaxlib.wait_for(found[0])
+            waiting.wait_for(found[0])
         elif found:
-            _jaxlib.batched_block_until_ready(found)
+            waiting.wait_for_all(found)
     except _jaxlib.LAUNCH_ERRORS as e:
         error = error_translation.translate_error("block_until_ready", e)
         raise error from error.__cause__

@@ -23,7 +23,7 @@ import numpy as np
 from lamina_ir import LaminaError, ShapedArray
 
 from .. import _jaxlib
-from . import client_state
+from . import client_state, fork_state
 from .._jaxlib import ArrayImpl
 
 __all__ = ["DeletedArrayError", "DonationGuard", "IN_FLIGHT_AVAL", "MAX_HELD_BYTES", "WINDOW", "Window",
@@ -216,8 +216,10 @@ def check_usable(call: str, name: str, flat: Iterable[Any], describe: Callable[[
 
     Raises:
       DeletedArrayError: an argument was deleted or donated.
-      RuntimeError: the client of an argument was closed.
+      RuntimeError: the client of an argument was closed; this is a forked child.
     """
+    if fork_state.is_disabled:
+        fork_state.refuse()
     for i, x in enumerate(flat):
         if type(x) is ArrayImpl:
             if x.is_deleted():

@@ -4,7 +4,7 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple
 
-__all__ = ["TransferCounts", "count_to_device", "count_to_host", "transfer_counts"]
+__all__ = ["TransferCounts", "count_to_device", "count_to_host", "replace_lock", "transfer_counts"]
 
 _lock = threading.Lock()
 _counts = [0, 0, 0, 0]  # the fields of TransferCounts
@@ -37,6 +37,12 @@ def transfer_counts() -> TransferCounts:
     """
     with _lock:
         return TransferCounts(*_counts)
+
+
+def replace_lock() -> None:
+    """Make a new lock, in a forked child: another thread of the parent may have held the old one."""
+    global _lock
+    _lock = threading.Lock()
 
 
 def count_to_host(arrays: int, size: int) -> None:

@@ -19,7 +19,7 @@ from lamina_ir.interfaces import Compiler
 
 from .. import _jaxlib
 from . import compiler as compile_compiler, disk_cache
-from .._backend import client_state, error_translation
+from .._backend import client_state, error_translation, fork_state
 from .._sharding import shardings
 
 __all__ = ["CacheStats", "CompileSettings", "LoadedExecutable", "MAX_PROGRAMS", "cache_stats",
@@ -165,7 +165,10 @@ def compile(lowered: Any, devices: tuple[Any, ...], options: CompileSettings) ->
     Raises:
       RecursionError: control flow and calls are nested too deeply.
       ValueError: the program is too long once its calls are inlined.
+      RuntimeError: this is a forked child.
     """
+    if fork_state.is_disabled:
+        fork_state.refuse()
     compiler = compile_compiler.compiler_for(lowered)
     check_size(lowered)
     if disable_most_optimizations.value:

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from . import thread_frames
 from .launch_description import MAX_DESCRIPTIONS, MAX_WITH_TEXT
 
 __all__ = ["Wait", "WaitGraph", "find_deadlock", "has_runnable_thread"]
@@ -28,9 +28,6 @@ _RETRY_PAUSE = 0.02  # seconds between two searches
 # Threads of this package. They serve the other processes and start no launches.
 _INTERNAL_THREADS = frozenset(("lamina-coordinator-connection", "lamina-peers", "lamina-peers-call",
                                "lamina-service-proxy", "lamina-failure-monitor"))
-# Blocking calls of the standard library, recognized by the code objects on a thread's stack.
-_JOIN, _WAIT, _SHUTDOWN = (f.__code__ for f in (threading.Thread.join, threading.Condition.wait,
-                                                threading._shutdown))  # type: ignore[attr-defined]
 
 
 class Wait:
@@ -235,35 +232,10 @@ def has_runnable_thread(waiting: Mapping[int, Any]) -> bool:
       waiting: thread -> the lock that it waits for, or None if it waits in a launch.
     """
     internal = {t.ident for t in threading.enumerate() if t.name in _INTERNAL_THREADS}
-    for thread, frame in sys._current_frames().items():
+    for thread, frame in thread_frames.current_frames().items():
         if thread in waiting:
             if waiting[thread] is not None and not waiting[thread].locked():
                 return True  # it is about to acquire the lock
-        elif thread not in internal and not _is_blocked(frame):
+        elif thread not in internal and not thread_frames.is_blocked(frame):
             return True
-    return False
-
-
-def _is_blocked(frame: Any) -> bool:
-    """Return whether a thread with this innermost frame blocks, without a time limit, until another thread wakes it.
-
-    Recognized are `join`, waits for a Condition, Event or Queue, idle workers of a ThreadPoolExecutor, and the end of
-    the interpreter. All other threads are considered runnable, so a deadlock may be missed, but not reported
-    wrongly.
-    """
-    local_vars = frame.f_locals
-    if frame.f_code.co_name == "_worker" and "executor_reference" in local_vars and "work_queue" in local_vars:
-        return bool(local_vars["work_queue"].empty()) and local_vars.get("work_item") is None
-    for _ in range(3):  # Queue.get and Event.wait call Condition.wait, so that may be a frame or two further out
-        if frame is None:
-            break
-        code, local_vars = frame.f_code, frame.f_locals
-        if code is _SHUTDOWN:
-            return True
-        if code is _JOIN and local_vars.get("timeout") is None:
-            return bool(local_vars["self"].is_alive())
-        if code is _WAIT and local_vars.get("timeout") is None:
-            # `waiter` is unlocked by `notify`: then the thread is about to run
-            return local_vars.get("gotit") is False and bool(local_vars["waiter"].locked())
-        frame = frame.f_back
     return False

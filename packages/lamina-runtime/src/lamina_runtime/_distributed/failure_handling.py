@@ -8,6 +8,8 @@ minute. So when the coordinator reports a failure, this module
 2. disconnects from jaxlib's coordination service if devices are being connected, which ends the second kind;
 3. if Gloo waits for a connection that will never come, makes that connection in the lost process's place and closes it.
 
+Steps 1 and 3 use `gloo_sockets`, which says what they rely on.
+
 All processes do so, hence all pending multi-process launches fail at once. No others are launched afterwards.
 Connections between devices of one process are made in the same way, and are preserved.
 
@@ -21,16 +23,16 @@ import contextlib
 import itertools
 import os
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from . import rendezvous_client
+from . import gloo_sockets, rendezvous_client
 from .._backend.peer_errors import LaunchFailedError, ProcessLostError
+from .gloo_sockets import Address
 
-__all__ = ["FailureMonitor", "listening_addresses"]
+__all__ = ["FailureMonitor"]
 
 _REPORT_TIMEOUT = 2.0  # seconds from a broken connection to the coordinator's report, at most
 _CUT_PAUSE, _MAX_CUT_PAUSE = 0.05, 4.0  # seconds between two cuts, at first and at most
@@ -41,7 +43,6 @@ _PROBE_TIMEOUT, _PROBES = 5.0, 4  # seconds for an answer from a process, and ho
 _WATCH_INTERVAL = 0.5  # seconds between two looks at the connections, if no coordinator reports failures
 _JOIN_INTERVAL = 0.1  # seconds between two looks at a launch in a worker thread
 _UNBLOCK_TIMEOUT = 3.0  # seconds after a failure until blocked launches are abandoned
-Address = tuple[str, int]  # host and port
 _MAX_LISTED = 8  # processes named in a message
 _MAX_TEXT = 2000  # characters of an error that are reported
 _T = TypeVar("_T")
@@ -187,9 +188,9 @@ class FailureMonitor:
         """Context in which devices of this process are connected. Their connections survive later cuts."""
         held = self._cut_lock.acquire(timeout=_LOCK_TIMEOUT)  # a callback of one launch may wait for another
         try:
-            before = _internal_connections(self._all_addresses)
+            before = gloo_sockets.internal_connections(self._all_addresses)
             yield
-            self._preserved.update(_internal_connections(self._all_addresses) - before)
+            self._preserved.update(gloo_sockets.internal_connections(self._all_addresses) - before)
         finally:
             if held:
                 self._cut_lock.release()
@@ -318,7 +319,7 @@ class FailureMonitor:
         """
         held = self._cut_lock.acquire(timeout=_LOCK_TIMEOUT)
         try:
-            _shut_connections(self._all_addresses, self._preserved)
+            gloo_sockets.shut_connections(self._all_addresses, self._preserved)
         finally:
             if held:
                 self._cut_lock.release()
@@ -326,16 +327,14 @@ class FailureMonitor:
     def _connect_for_lost(self) -> None:
         """Connect to this process's own Gloo in place of lost processes, and close the connections.
 
-        A Gloo connection starts with a number of 8 bytes. Each device of a group expects one number for each other
-        device, from 0 on. Gloo keeps a connection with a number that is not expected yet, with its descriptor, until
-        the number is expected or Gloo ends. So each number is used once, and the total is limited: a process without
-        descriptors would be aborted.
+        Which numbers Gloo awaits is unknown, so all are tried, from 0 on. Each costs a descriptor if Gloo does not await
+        it, see `gloo_sockets.connect`. So each is used once, and the total is limited: a process without descriptors
+        would be aborted.
         """
         for address, numbers in self._unused_numbers.items():
             while self._connecting and (batch := [*itertools.islice(numbers, 64)]):
                 for number in batch:
-                    with contextlib.suppress(OSError), socket.create_connection(address, _PROBE_TIMEOUT) as s:
-                        s.sendall(number.to_bytes(8, sys.byteorder))
+                    gloo_sockets.connect(address, number, _PROBE_TIMEOUT)
                 time.sleep(0.005)
 
     # --- without a coordinator ------------------------------------------------------------------------------------
@@ -343,7 +342,7 @@ class FailureMonitor:
         """Detect losses after the coordinator is lost: when a connection to a process ends, probe all processes."""
         known = probes = 0
         while not self.connection.lost and not self._closed.wait(_WATCH_INTERVAL):
-            now = _count_external_connections(self._all_addresses)
+            now = gloo_sockets.count_external_connections(self._all_addresses)
             if now < known:
                 probes = _PROBES
             if probes:
@@ -365,80 +364,3 @@ class FailureMonitor:
 
 def _do_nothing() -> None:
     """Replaces `disconnect` of a closed monitor, so that the session is freed."""
-
-
-# --- sockets of this process ----------------------------------------------------------------------------------------
-def listening_addresses(host: str) -> set[Address]:
-    """Return host and port of this process's TCP sockets that listen at `host`."""
-    found = set()
-    for s in _tcp_sockets():
-        if s.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-            address = _normalize(s.getsockname())
-            if address[0] == _normalize((host, 0))[0]:
-                found.add(address)
-    return found
-
-
-def _shut_connections(addresses: frozenset[Address], preserved: set[int]) -> None:
-    """Shut down this process's connections from and to these addresses, except the preserved ones."""
-    for s in _tcp_sockets():
-        if not addresses.isdisjoint(_endpoints(s)) and _inode(s) not in preserved:
-            with contextlib.suppress(OSError):
-                s.shutdown(socket.SHUT_RDWR)
-
-
-def _internal_connections(addresses: frozenset[Address]) -> set[int]:
-    """Return the inodes of both ends of connections of this process with itself through these addresses."""
-    ends = {_inode(s): _endpoints(s) for s in _tcp_sockets()}
-    local = {e[0] for e in ends.values() if e}
-    return {n for n, e in ends.items() if e and e[1] in local and not addresses.isdisjoint(e)}
-
-
-def _count_external_connections(addresses: frozenset[Address]) -> int:
-    """Return how many connections with other processes through these addresses are open at both ends."""
-    internal, count = _internal_connections(addresses), 0
-    for s in _tcp_sockets():
-        if not addresses.isdisjoint(_endpoints(s)) and _inode(s) not in internal:
-            try:
-                # Without consuming data: an empty result means that the other end was closed.
-                count += bool(s.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
-            except BlockingIOError:
-                count += 1
-            except OSError:
-                pass
-    return count
-
-
-def _endpoints(s: socket.socket) -> tuple[Address, ...]:
-    """Return (local address, remote address) of a connection; () for a socket that is not connected."""
-    try:
-        return _normalize(s.getsockname()), _normalize(s.getpeername())
-    except OSError:
-        return ()
-
-
-def _inode(s: socket.socket) -> int:
-    """Return a number that identifies a socket; its descriptor here is a duplicate."""
-    return os.fstat(s.fileno()).st_ino
-
-
-def _normalize(address: Any) -> Address:
-    """Return (host, port) with IPv4 hosts written as such, and without an IPv6 scope."""
-    return str(address[0]).removeprefix("::ffff:").partition("%")[0], int(address[1])
-
-
-def _tcp_sockets() -> Iterable[socket.socket]:
-    """Yield duplicates of this process's TCP sockets, including those of C++ code. Each is valid until the next one."""
-    for name in os.listdir("/dev/fd"):
-        try:
-            number = os.dup(int(name))
-        except (OSError, ValueError):
-            continue  # closed meanwhile
-        try:
-            s = socket.socket(fileno=number)
-        except OSError:
-            os.close(number)
-            continue
-        with s:
-            if s.family in (socket.AF_INET, socket.AF_INET6) and s.type == socket.SOCK_STREAM:
-                yield s

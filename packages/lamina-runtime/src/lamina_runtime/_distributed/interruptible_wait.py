@@ -18,17 +18,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import _jaxlib
-from .._array import arrays
+from .._backend import waiting
 from . import failure_handling
 
-__all__ = ["InterruptibleWaiter", "install", "uninstall"]
+__all__ = ["InterruptibleWaiter", "install"]
 
 _ABORT_TIMEOUT = 5.0     # seconds after a loss in which the platform may abort its collectives
 _MAX_POLL_PAUSE = 1e-3   # seconds between two polls, at most
 _MAX_QUEUED = 8          # launches in progress: NCCL blocks when some tens of them are queued behind a stuck one
 _MAX_HELD_BYTES = 1 << 26  # bytes of their results that are retained to count them
-_installed: InterruptibleWaiter | None = None
-_originals = _jaxlib.wait_for, _jaxlib.batched_block_until_ready, arrays._read_to_host
 
 
 class InterruptibleWaiter:
@@ -82,7 +80,7 @@ class InterruptibleWaiter:
           ProcessLostError: it is queued behind a launch that waits for a lost process.
         """
         self._poll("block_until_ready", x)
-        return _originals[0](x)
+        return _jaxlib.wait_for(x)
 
     def _poll(self, call: str, x: Any) -> None:
         pause = 1e-5
@@ -104,33 +102,7 @@ class InterruptibleWaiter:
 
 
 def install(monitor: failure_handling.FailureMonitor) -> InterruptibleWaiter:
-    """Replace all waits for arrays by those of a new waiter, for the current session."""
-    global _installed
-    _installed = waiter = InterruptibleWaiter(monitor)
-    arrays._wait_for = _jaxlib.wait_for = _wait
-    _jaxlib.batched_block_until_ready = _wait_all
-    arrays._read_to_host = _read
+    """Wait for all arrays with a new waiter from now on, until `waiting.set_wait(None)`."""
+    waiter = InterruptibleWaiter(monitor)
+    waiting.set_wait(waiter.wait)
     return waiter
-
-
-def uninstall() -> None:
-    """Restore the waits of jaxlib at the end of a session."""
-    global _installed
-    if _installed is not None:
-        _installed = None
-        arrays._wait_for = _jaxlib.wait_for = _originals[0]
-        _jaxlib.batched_block_until_ready, arrays._read_to_host = _originals[1:]
-
-
-def _wait(x: Any) -> Any:
-    waiter = _installed
-    return _originals[0](x) if waiter is None else waiter.wait(x)
-
-
-def _wait_all(xs: Sequence[Any]) -> None:
-    for x in xs:
-        _wait(x)
-
-
-def _read(x: Any, sharding: Any, aval: Any) -> Any:
-    return _originals[2](_wait(x), sharding, aval)

@@ -18,7 +18,7 @@ from lamina_ir import Primitive, aval_of, shaped
 
 from .. import _jaxlib
 from .._array import arrays
-from .._backend import backends, client_state, error_translation
+from .._backend import backends, client_state, error_translation, waiting
 from .._jaxlib import ArrayImpl
 
 __all__ = ["EffectOrder", "effects_barrier", "get_effect_order", "note_launch", "run_callback", "wait_at_exit"]
@@ -46,7 +46,7 @@ class EffectOrder:
             if not last.is_ready():
                 return last
             try:
-                _jaxlib.wait_for(last)
+                waiting.wait_for(last)
                 return last
             except _jaxlib.LAUNCH_ERRORS:
                 pass
@@ -65,7 +65,7 @@ class EffectOrder:
         """Wait until all ordered effects launched so far have happened."""
         last, self._last = self._last, None
         if last is not None and not last.is_deleted():
-            _jaxlib.wait_for(last)
+            waiting.wait_for(last)
 
 
 def get_effect_order(device: Any) -> EffectOrder:

@@ -16,7 +16,7 @@ from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, config, prims, shaped
 from lamina_tracing import hooks
 
 from .. import _jaxlib
-from .._backend import backends, client_state, error_translation, launch_guards, peer_errors
+from .._backend import backends, client_state, error_translation, launch_guards, peer_errors, waiting
 
 __all__ = ["MultiProcessLauncher", "MultiProcessProgram", "active_sessions", "agreement",
            "collective_timeout_seconds", "multi_process_launcher"]
@@ -208,7 +208,7 @@ def _wait_all(arrays: Sequence[Any]) -> Exception | None:
     error = None
     for x in arrays:
         try:
-            _jaxlib.wait_for(x)
+            waiting.wait_for(x)
         except _jaxlib.LAUNCH_ERRORS as e:
             error = error or e
     return error

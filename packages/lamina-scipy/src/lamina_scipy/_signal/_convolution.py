@@ -21,14 +21,14 @@ def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "
     Args:
       in1, in2: number arrays of equal rank.
       mode: "full" for all sums, "same" for the middle ones, in the shape of `in1`, "valid" for those in which one
-        array lies within the other along each axis.
+        array is within the other along each axis.
       method: "direct", "fft", or "auto", which is "direct".
       precision: of the products, for "direct".
     Returns:
       Float or complex array in the dtype both promote to, of integers too; half precision is computed in float32 by
       "fft".
     Raises:
-      ShapeError: the arrays differ in rank or have no elements; neither lies within the other, for "valid".
+      ShapeError: the arrays differ in rank or have no elements; neither is within the other, for "valid".
       ValueError: `mode` or `method` is another word.
       TypeError: `in1` or `in2` is neither an array nor a number.
 
@@ -48,14 +48,14 @@ def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = 
     Args:
       in1, in2: number arrays of equal rank.
       mode: "full" for all sums, "same" for the middle ones, in the shape of `in1`, "valid" for those in which one
-        array lies within the other along each axis.
+        array is within the other along each axis.
       method: "direct", "fft", or "auto", which is "direct".
       precision: of the products, for "direct".
     Returns:
       Float or complex array in the dtype both promote to, of integers too; half precision is computed in float32 by
       "fft".
     Raises:
-      ShapeError: the arrays differ in rank or have no elements; neither lies within the other, for "valid".
+      ShapeError: the arrays differ in rank or have no elements; neither is within the other, for "valid".
       ValueError: `mode` or `method` is another word.
       TypeError: `in1` or `in2` is neither an array nor a number.
 
@@ -76,15 +76,15 @@ def convolve2d(in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: str
     Args:
       in1, in2: number arrays `[m, n]` and `[k, l]`.
       mode: "full" for all sums, "same" for the middle ones, in the shape of `in1`, "valid" for those in which one
-        array lies within the other.
-      boundary: what stands beyond the edges of `in1`: "fill" `fillvalue`, "wrap" the matrix again, "symm" the matrix
+        array is within the other.
+      boundary: the elements beyond the edges of `in1`: "fill" `fillvalue`, "wrap" the matrix again, "symm" the matrix
       reflected.
       fillvalue: a number.
       precision: of the products.
     Returns:
       Float or complex array in the dtype both promote to, of integers too.
     Raises:
-      ShapeError: the arrays are no matrices or have no elements; neither lies within the other, for "valid".
+      ShapeError: the arrays are no matrices or have no elements; neither is within the other, for "valid".
       ValueError: `mode` or `boundary` is another word.
       TypeError: `in1` or `in2` is neither an array nor a number.
 
@@ -106,21 +106,21 @@ def correlate2d(in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: st
     Args:
       in1, in2: number arrays `[m, n]` and `[k, l]`.
       mode: "full" for all sums, "same" for the middle ones, in the shape of `in1`, "valid" for those in which one
-        array lies within the other.
-      boundary: what stands beyond the edges of `in1`: "fill" `fillvalue`, "wrap" the matrix again, "symm" the matrix
+        array is within the other.
+      boundary: the elements beyond the edges of `in1`: "fill" `fillvalue`, "wrap" the matrix again, "symm" the matrix
       reflected.
       fillvalue: a number.
       precision: of the products.
     Returns:
       Float or complex array in the dtype both promote to, of integers too.
     Raises:
-      ShapeError: the arrays are no matrices or have no elements; neither lies within the other, for "valid".
+      ShapeError: the arrays are no matrices or have no elements; neither is within the other, for "valid".
       ValueError: `mode` or `boundary` is another word.
       TypeError: `in1` or `in2` is neither an array nor a number.
 
     Derivative: linear in each.
     Source: meaning of `scipy.signal.correlate2d`; as there, of complex matrices the "valid" sums of an `in1` that
-      lies within `in2` are the conjugates of those that "full" gives.
+      is within `in2` are the conjugates of those that "full" gives.
 
     >>> correlate2d(np.array([[1., 2.], [3., 4.]]), np.array([[0., 1.]]), "valid")
     Array([[2.],
@@ -136,14 +136,14 @@ def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: Sequen
     Args:
       in1, in2: number arrays of equal rank; along axes not convolved their lengths are equal, or one of them is 1.
       mode: "full" for all sums, "same" for the middle ones, in the shape of `in1`, "valid" for those in which one
-        array lies within the other along each axis.
+        array is within the other along each axis.
       axes: which axes; None for all.
     Returns:
       Float or complex array in the dtype both promote to, of integers too; half precision is computed in float32.
       Zeros, if any, where an array has no elements.
     Raises:
       ShapeError: the arrays differ in rank, have no elements for "valid" or given `axes`, or do not broadcast; one of
-        `axes` is outside of them or stands there twice; neither lies within the other, for "valid".
+        `axes` is outside of them or occurs twice; neither is within the other, for "valid".
       ValueError: `mode` is another word.
       TypeError: `in1` or `in2` is neither an array nor a number.
 
@@ -164,7 +164,7 @@ def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: Sequen
     given = range(rank) if axes is None else axes if isinstance(axes, Sequence) else (axes,)
     places = tuple(check_axis("fftconvolve", a, rank, "axes") for a in given)
     if len(set(places)) != len(places):
-        raise ShapeError(f"fftconvolve: an axis stands twice in axes={tuple(given)}")
+        raise ShapeError(f"fftconvolve: an axis occurs twice in axes={tuple(given)}")
     return _transformed("fftconvolve", x, y, mode, places)
 
 
@@ -191,13 +191,13 @@ def _by(call: str, in1: Any, in2: Any, mode: str, method: str, precision: Any, r
 
 
 def _inner_first(call: str, x: Any, y: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
-    """The array in which the other one lies, and that."""
+    """Return the outer array, then the one that is within it."""
     s, t = typeof(x).shape, typeof(y).shape
     if all(s[a] >= t[a] for a in axes):
         return x, y
     if all(s[a] <= t[a] for a in axes):
         return y, x
-    raise ShapeError(f"{call}: mode='valid' needs one array that lies within the other along each axis; "
+    raise ShapeError(f"{call}: mode='valid' needs one array that is within the other along each axis; "
                      f"got {typeof(x).str_long()} and {typeof(y).str_long()}")
 
 
@@ -220,7 +220,7 @@ def _in_the_plane(call: str, in1: Any, in2: Any, mode: str, boundary: str, fillv
     if len(typeof(x).shape) != 2:
         raise ShapeError(f"{call}: expected matrices; got {typeof(x).str_long()} and {typeof(y).str_long()}")
     if dtypes.is_complex(typeof(fillvalue).dtype) and not dtypes.is_complex(typeof(x).dtype):
-        raise DTypeError(f"{call}: fillvalue is complex beside real matrices")
+        raise DTypeError(f"{call}: fillvalue is complex, but the matrices are real")
     if reverse:
         y = lnp.conj(lnp.flip(y))
     if mode != "valid":

@@ -29,7 +29,7 @@ def welch(x: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: int 
       window: weights of a segment: an array, a name ("hann", "blackman", ...), or a tuple of name and parameters as
         ("kaiser", beta) or ("tukey", 0.3), all that `scipy.signal.get_window` has and that are periodic.
       nperseg: samples per segment; None for 256, or the length of the array `window`. Not more than the signal has.
-      noverlap: how many samples neighbours share; None for half a segment.
+      noverlap: how many samples adjacent segments share; None for half a segment.
       nfft: length of the transforms, at least `nperseg`, which is filled up with zeros; None for `nperseg`.
       detrend: "constant", "linear", False, or a function of the segments `[..., nperseg]`.
       return_onesided: of a real signal give frequencies from 0 on alone, with the power of the negative ones.
@@ -67,7 +67,7 @@ def csd(x: ArrayLike, y: ArrayLike | None, fs: ArrayLike = 1.0, window: Any = "h
       window: weights of a segment: an array, a name ("hann", "blackman", ...), or a tuple of name and parameters as
         ("kaiser", beta) or ("tukey", 0.3), all that `scipy.signal.get_window` has and that are periodic.
       nperseg: samples per segment; None for 256, or the length of the array `window`. Not more than the signals have.
-      noverlap: how many samples neighbours share; None for half a segment.
+      noverlap: how many samples adjacent segments share; None for half a segment.
       nfft: length of the transforms, at least `nperseg`, which is filled up with zeros; None for `nperseg`.
       detrend: "constant", "linear", False, or a function of the segments `[..., nperseg]`.
       return_onesided: of real signals give frequencies from 0 on alone, with the power of the negative ones.
@@ -104,7 +104,7 @@ def stft(x: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: int =
       window: weights of a segment: an array, a name ("hann", "blackman", ...), or a tuple of name and parameters as
         ("kaiser", beta) or ("tukey", 0.3), all that `scipy.signal.get_window` has and that are periodic.
       nperseg: samples per segment. Not more than the signal has.
-      noverlap: how many samples neighbours share; None for half a segment.
+      noverlap: how many samples adjacent segments share; None for half a segment.
       nfft: length of the transforms, at least `nperseg`, which is filled up with zeros; None for `nperseg`.
       detrend: "constant", "linear", False, or a function of the segments `[..., nperseg]`.
       return_onesided: of a real signal give frequencies from 0 on alone.
@@ -152,9 +152,9 @@ def istft(Zxx: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: in
       fs: samples per second.
       window: weights of a segment: an array, a name ("hann", "blackman", ...), or a tuple of name and parameters as
         ("kaiser", beta) or ("tukey", 0.3), all that `scipy.signal.get_window` has and that are periodic.
-      nperseg: samples per segment; None for what the frequencies tell.
-      noverlap: how many samples neighbours share; None for half a segment.
-      nfft: length of the transforms; None for what the frequencies tell. Frequencies it lacks are cut off, those that
+      nperseg: samples per segment; None to infer it from the frequencies.
+      noverlap: how many samples adjacent segments share; None for half a segment.
+      nfft: length of the transforms; None to infer it from the frequencies. Frequencies it lacks are cut off, those that
         `Zxx` lacks are zero.
       input_onesided: there are frequencies from 0 on alone, of a real signal.
       boundary: the signal was continued for half a segment at both ends: take that off.
@@ -186,10 +186,10 @@ def istft(Zxx: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: in
         raise ShapeError(f"{call}: time_axis and freq_axis are the same axis, {time}")
     z = lnp.moveaxis(z, (frequency, time), (-2, -1))
     count = t.shape[frequency]
-    told = 2 * (count - 1) if input_onesided else count
-    size = told if nperseg is None and isinstance(window, (str, tuple)) else nperseg
+    inferred = 2 * (count - 1) if input_onesided else count
+    size = inferred if nperseg is None and isinstance(window, (str, tuple)) else nperseg
     if nfft is None:
-        nfft = size if input_onesided and size == told + 1 else told
+        nfft = size if input_onesided and size == inferred + 1 else inferred
     plan = _Plan(call, window, size, noverlap, nfft, None)
     x = _istft(z, plan.weights(z), plan, input_onesided, boundary)
     real = np.finfo(typeof(x).dtype).dtype
@@ -381,7 +381,7 @@ def _power_plain(x: Any, y: Any, w: Any, fs: Any, plan: _Plan, detrend: Any, one
     if average == "mean":
         return lnp.mean(power, -2)
     n = typeof(power).shape[-2]
-    odd = np.arange(2, n, 2)  # the median of n exponential variables, beside their mean
+    odd = np.arange(2, n, 2)  # the median of n exponential variables, divided by their mean
     bias = float(1 + (1 / (odd + 1) - 1 / odd).sum())  # a Python number, which widens nothing
     if y is None:
         return lnp.median(power, -2) / bias

@@ -132,7 +132,7 @@ def log_ratio(x, m):
 @derivatives(lambda out, x, h: jvp(lambda x: _digamma_step(x, h), (x,), (lnp.ones_like(x),))[1],
         lambda out, x, h: jvp(digamma_of, (x + h,), (lnp.ones_like(h),))[1])
 def digamma_step(x, h):
-    """digamma(x + h) - digamma(x) of arrays of one shape, to the last digits however small h is beside x."""
+    """digamma(x + h) - digamma(x) of arrays of one shape, to full precision even if h is much smaller than x."""
     return _digamma_step(x, h)
 
 
@@ -191,10 +191,10 @@ def _poch_first(out, z, m):
     n = within(alone, 1.0 - z, 1.0)
     # z + m may be rounded to a pole: there gamma of it by how far m is from a whole number (DLMF 5.5.3)
     rest, whole = m - lnp.round(m), z + lnp.round(m)
-    beside = alone & (rest != 0) & (whole <= 0)
-    k, r = within(beside, whole, 0.0), within(beside, rest, 0.5)
-    upper = lnp.where(beside, sign_of_pole(k) * np.pi / sin_pi(r) / gamma_of(1.0 - k - r),
-                      gamma_of(within(alone & lnp.logical_not(beside), y, 1.0)))
+    off_pole = alone & (rest != 0) & (whole <= 0)
+    k, r = within(off_pole, whole, 0.0), within(off_pole, rest, 0.5)
+    upper = lnp.where(off_pole, sign_of_pole(k) * np.pi / sin_pi(r) / gamma_of(1.0 - k - r),
+                      gamma_of(within(alone & lnp.logical_not(off_pole), y, 1.0)))
     at_zero = at_pole(sign_of_pole(z) * gamma_of(n) * upper, within(alone, z, 0.5))
     step = digamma_step(within(lnp.logical_not(alone), lnp.where(both, 1.0 - z, z), 1.0), lnp.where(both, -m, m))
     return lnp.where(alone, at_zero, out * _none_where(is_pole(y) & lnp.logical_not(both), y, step))

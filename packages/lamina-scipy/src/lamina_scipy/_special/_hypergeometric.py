@@ -1,5 +1,5 @@
-"""Kummer's confluent hypergeometric function: by powers, by its expansion far out, polynomials by their recurrence, and where
-terms of both signs meet by its differential equation. Each way tells how far off it may be."""
+"""Compute Kummer's confluent hypergeometric function: by its power series, by its asymptotic expansion, by the recurrence of
+polynomials, and by its differential equation if terms of both signs cancel. Each method returns an error estimate."""
 from __future__ import annotations
 
 import math
@@ -106,7 +106,7 @@ def _rate(p: Any, b: Any, x: Any) -> Any:
 
 def _stepped(needed: Any, p: Any, b: Any, y: Any) -> tuple[Any, Any, Any]:
     """u = exp(-y / 2) M(p, b, y) as a number and a power of 2^20, by its differential equation (of DLMF 13.2.1) from where the
-    powers are good; and how far off it may be, beside the larger of it and its derivative. Errors go on as a second
+    powers are good; and an error estimate, relative to the larger of it and its derivative. Errors go on as a second
     solution does
     that begins elsewhere, and is scaled to size 1 at each step."""
     eps = _eps(y)
@@ -153,7 +153,7 @@ def _value(a: Any, b: Any, x: Any, by: int | None = None) -> Any:
     far = (y > by_dtype(x, 30.0, 60.0)) & (y > 2.0 * spread) & lnp.logical_not(is_pole(p))
     near = lnp.logical_not(far) & (y < np.inf)
     # powers: of x itself where a is 0, -1, ..., a polynomial
-    ends = is_pole(a) & (by != 0)  # beside it the function is none
+    ends = is_pole(a) & (by != 0)  # elsewhere at a pole of b the function is undefined
     turned = left & lnp.logical_not(ends)
     most = by_dtype(x, 80.0, 600.0)
     part = lnp.where(turned, lnp.minimum(y, most), 0.0)  # what of the transformation's factor is taken before, what after
@@ -229,9 +229,9 @@ def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     Args:
       a, b, x: real arrays that broadcast to each other; integers and booleans become float.
     Returns:
-      Float array of the common shape; infinite where b is 0, -1, ... unless the sum ends before. NaN where no way to it
+      Float array of the common shape; infinite where b is 0, -1, ... unless the sum ends before. NaN where no method
       keeps three digits in float32, nine in float64 (of the larger of it and `x` times its derivative): some negative
-      `b` beside
+      `b` with
       an `a` and an `x` of tens, arguments of thousands.
     Raises:
       TypeError: an argument is neither an array nor a number.

@@ -82,12 +82,12 @@ def _beta_mixed(plain, value, a, b):
     one = lnp.ones_like(value)
     p, q = within(small, a, 0.05), within(small, b, 0.05)
     near = jvp(lambda q: jvp(lambda p: _beyond_sum(p, q), (p,), (one,))[1], (q,), (one,))[1]
-    beside = (lnp.abs(low) < 0.1) & (lnp.abs(high) >= 0.1)  # a beta(a, b) and the quotient have derivatives of their own size
-    p, q = within(beside, low, 0.05), within(beside, high, 1.0)
+    one_small = (lnp.abs(low) < 0.1) & (lnp.abs(high) >= 0.1)  # a beta(a, b) and the quotient have derivatives of order 1
+    p, q = within(one_small, low, 0.05), within(one_small, high, 1.0)
     quotient, derivative = jvp(lambda p: digamma_quotient(q, p), (p,), (one,))
     of_low = digamma_step(p + q, 1.0 - q)
-    mixed = -p * within(beside, value, 1.0) * (of_low * quotient + derivative)
-    return lnp.where(small, near, _beta_twice(1, lnp.where(beside, mixed, plain), a, b))
+    mixed = -p * within(one_small, value, 1.0) * (of_low * quotient + derivative)
+    return lnp.where(small, near, _beta_twice(1, lnp.where(one_small, mixed, plain), a, b))
 
 
 def _beta_first(value, a, b):

@@ -87,7 +87,7 @@ def _summed(form: Callable[..., Any], a: Any, x: Any, *start: Any) -> Any:
 
 
 def _gamma_left(a: Any, x: Any) -> Any:
-    """Where x is up to 1 or a the share below, else the one above over a, beside x^a exp(-x) / gamma(a + 1)."""
+    """Return gammainc (if x is at most 1 or a) or gammaincc / a (else), divided by x^a exp(-x) / gamma(a + 1)."""
     low = _gamma_below(a, x)
     one = lnp.ones_like
     series = _summed(_gamma_series, within(low, a, 1.0), within(low, x, 1.0), one, one, one)
@@ -106,7 +106,7 @@ def _gamma_inside(a: Any, x: Any) -> Any:
 
 
 def _gamma_level(a: Any, x: Any) -> Any:
-    """The logarithm of what `_gamma_left` is beside, and of that itself."""
+    """Return the logarithm of the density that `_gamma_left` divides by, plus the logarithm of `_gamma_left`."""
     return log_gamma_density_of(a + 1.0, x) + lnp.log(_gamma_left(a, x))
 
 
@@ -157,7 +157,7 @@ def gamma_log_curve(i: int, j: int, above: bool) -> Callable[..., Any]:
 
 
 def _fraction_derivatives(a, b, x, y, base_a, base_b, further=False):
-    """The derivatives in a and b of the logarithm of what betainc is beside x^a y^b / (a beta(a, b)), and this
+    """The derivatives in a and b of the logarithm of betainc divided by x^a y^b / (a beta(a, b)), and this
     itself, for y = 1 - x
     and x left of its turning point; the logarithm of betainc has the derivatives `base` besides. There the fraction
     of DLMF 8.17.22
@@ -224,8 +224,8 @@ def _density_inside(good, a, b, x):
 
 def _beta_level(low, high, y, rest, log, log_rest):
     """The derivatives in both shapes of the logarithm of the share left of the turning point over its higher shape,
-    and what that
-    share is beside y^low rest^high / (low beta(low, high))."""
+    and that
+    share divided by y^low rest^high / (low beta(low, high))."""
     both = low + high
     bases = (log + (digamma_step(low + 1.0, high) - 1.0 / both), log_rest + (digamma_step(high + 1.0, low) - 1.0 / both))
     in_low, in_high, left = _fraction_derivatives(low, high, y, rest, *bases, True)

@@ -28,7 +28,7 @@ def log_gamma_density_of(a, x):
         lambda out, a, b, x: share_of(a - 1.0, x) - share_of(b - 1.0, 1.0 - x))
 def _log_beta_end(a, b, x):
     """The logarithm of the density at an end, x: infinite, but where that end's shape is 1; its derivatives are those
-    beside it."""
+    of adjacent points."""
     return xlogy_of(a - 1.0, x) + xlog1py_of(b - 1.0, -x) + lnp.log(lnp.where(x == 0, b, a))
 
 

@@ -67,7 +67,7 @@ def _beta_rate_above(a, b, x):
 
 
 def _log_of(share: Any, rest: Any) -> Any:
-    """The logarithm of a share, of what is left beside it where that is little: XLA's log1p of float64 is off by 120 units
+    """Return the logarithm of a share, from its complement if that is small: XLA's log1p of float64 is off by 120 units
     between -0.42 and -0.29."""
     more = share > 0.75
     return lnp.where(more, lnp.log1p(-within(more, lnp.minimum(rest, 0.5), 0.25)), lnp.log(lnp.where(more, 1.0, share)))
@@ -75,9 +75,9 @@ def _log_of(share: Any, rest: Any) -> Any:
 
 def _logarithm(shares: Callable[..., Any], log_density: Callable[..., Any], in_shapes: Any, rate: Callable[..., Any],
                curve: Callable[..., Any], above: bool, ends: tuple[float, ...], inner: tuple[float, ...]) -> Callable[..., Any]:
-    """log share of shapes and a place: from the share and the one beside it, `shares`, and the derivatives of the share below,
-    `in_shapes`; far out from density and rate, which see `inner` arguments where none are far. Arguments lie between 0
-    and `ends`."""
+    """Return the log share of shapes and a place, from the share and its complement, `shares`, and the derivatives of the
+    lower share, `in_shapes`; in the tails, from density and rate, which see `inner` arguments elsewhere. Arguments are
+    between 0 and `ends`."""
     def far_value(*args: Any) -> Any:
         return log_density(*args) - lnp.log(rate(*args))
 

@@ -218,7 +218,7 @@ def _erfinv(x):
 
 @public_api()
 def ndtri(p: ArrayLike) -> Array:
-    """The inverse of `ndtr`: below which number the share p of the standard normal distribution lies.
+    """Compute the inverse of `ndtr`: the quantile p of the standard normal distribution.
 
     Args:
       p: real array of any shape, shares in [0, 1]; integers and booleans become float.

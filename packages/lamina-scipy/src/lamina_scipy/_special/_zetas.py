@@ -16,7 +16,7 @@ from .._util import by_dtype, no_derivative, real, derivatives, whole_number, wi
 
 __all__ = ["bernoulli", "polygamma", "zeta"]
 
-_MOST_BELOW = 100000  # how far q may lie below zero
+_MOST_BELOW = 100000  # how far q may be below zero
 
 # B(2k) / (2k)!, k from 1: what the sum by Euler and Maclaurin takes
 _BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600,
@@ -40,7 +40,7 @@ def _summed(x, q):
     total = lnp.zeros_like(x)
     for j in range(_FIRST):
         total = total + lnp.power(q + float(j), -x)
-    small = x < by_dtype(x, 60.0, 1e6)  # beyond, the rest is nothing beside the first terms, and its factors overflow
+    small = x < by_dtype(x, 60.0, 1e6)  # beyond, the rest is negligible compared with the first terms, and its factors overflow
     x, w = within(small, x, 2.0), q + float(_FIRST)
     power = lnp.power(w, -x)
     tail, rising, power_k = lnp.power(w, 1.0 - x) / (x - 1.0) + 0.5 * power, x, power / w
@@ -135,7 +135,7 @@ def _high_order(n, x):
     total = lnp.ones_like(x)
     for j in range(1, _FIRST):
         total = total + lnp.power(x / (x + float(j)), s)
-    some = s * _FIRST < 40.0 * w  # beyond, the rest is nothing beside the first term
+    some = s * _FIRST < 40.0 * w  # beyond, the rest is negligible compared with the first term
     t = within(some, s, 2.0)
     rest, part = w / (t - 1.0) + 0.5, t / w
     for i, b in enumerate(_BERNOULLI):

@@ -213,7 +213,7 @@ def eigh(a: ArrayLike, b: ArrayLike | None = None, lower: bool = True, eigvals_o
     Raises:
       ShapeError: `a` or `b` is not made of square matrices, or they differ in size.
       ValueError: `type` is another number.
-      NotImplementedError: `eigvals` is given, or a `type` beside 1 without `b`.
+      NotImplementedError: `eigvals` is given, or a `type` other than 1 without `b`.
       TypeError: `a` or `b` is neither an array nor a number.
 
     Derivative: that of the eigenvectors is NaN where eigenvalues are equal.
@@ -320,7 +320,7 @@ def _rotated(t: Any, z: Any) -> Any:
         first = half + lnp.sqrt(half * half + block[0, 1] * below)  # an eigenvalue less the last diagonal element
         size = lnp.where(small, 1, lnp.hypot(lnp.abs(first), lnp.abs(below)))
         c, s = lnp.where(small, 1, first / size), lnp.where(small, 0, below / size)
-        turn = lnp.stack([lnp.stack([c, -lnp.conj(s)]), lnp.stack([s, lnp.conj(c)])])  # its eigenvector stands first
+        turn = lnp.stack([lnp.stack([c, -lnp.conj(s)]), lnp.stack([s, lnp.conj(c)])])  # its eigenvector comes first
         t = lax.dynamic_update_slice(t, mm(adjoint(turn), lax.dynamic_slice(t, (m - 1, 0), (2, n))), (m - 1, 0))
         t, z = (lax.dynamic_update_slice(x, mm(lax.dynamic_slice(x, (0, m - 1), (n, 2)), turn), (0, m - 1)) for x in (t, z))
         return lax.dynamic_update_slice(t, lnp.zeros((1, 1), typeof(t).dtype), (m, m - 1)), z

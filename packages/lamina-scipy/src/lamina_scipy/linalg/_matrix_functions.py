@@ -218,8 +218,8 @@ def funm(A: ArrayLike, func: Callable[[Array], Array], disp: bool = True) -> Any
       func: takes a complex array of eigenvalues and gives its value at each; analytic there.
       disp: give the matrix alone; where False, with an estimate of its relative error in the 1-norm.
     Returns:
-      Complex array `[..., n, n]`, or that and a real `[...]`. Digits are lost where eigenvalues nearly coincide, of
-      which the estimate tells; NaN where two that coincide exactly are coupled through another one.
+      Complex array `[..., n, n]`, or that and a real `[...]`. Digits are lost where eigenvalues nearly coincide, which
+      the estimate shows; NaN where two that coincide exactly are coupled through another one.
     Raises:
       ShapeError: `A` has fewer than two axes, or its last two differ in length; `func` gives another shape.
       MissingRuleError: a derivative is asked for.
@@ -269,8 +269,10 @@ def _parlett_of_one(t: Any, z: Any, values: Any, derivatives: Any) -> Any:
     coupled = lnp.asarray(strict != 0, real)
 
     def off_diagonal(p: Any, done: Any) -> Any:
-        """The p-th one; those between are done, as this sum over what lies between two elements needs. `joined`: which pairs
-        of eigenvalues elements of `t` lead from one to the other; equal ones that others lie between need more derivatives."""
+        """Return the p-th superdiagonal, from those below it, which this sum over the elements in between needs.
+
+        `joined`: pairs of eigenvalues that are connected by elements of `t`. Equal eigenvalues with others in between need
+        more derivatives."""
         f, joined = done
         inside = (column - row > 0) & (column - row < p)
         inner = f * inside

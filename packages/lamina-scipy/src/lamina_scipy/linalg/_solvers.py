@@ -147,7 +147,7 @@ def solve_triangular(a: ArrayLike, b: ArrayLike, trans: int | str = 0, lower: bo
       b: number array `[n]`, `[..., n]` with exactly the leading axes of `a`, or `[..., n, k]`.
       trans: 0 or "N" for `a x = b`, 1 or "T" for `a^T x = b`, 2 or "C" for `a^H x = b`.
       lower: which triangle of `a` is read.
-      unit_diagonal: take the diagonal for ones, whatever stands there.
+      unit_diagonal: assume a diagonal of ones; its elements are not read.
       overwrite_b, debug, check_finite: of no effect; accepted for SciPy's sake.
     Returns:
       Array of the shape of `b`, its leading axes broadcast with those of `a`; inf or NaN where a diagonal has a 0.

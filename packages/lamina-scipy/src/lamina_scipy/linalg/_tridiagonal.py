@@ -29,7 +29,7 @@ def eigh_tridiagonal(d: ArrayLike, e: ArrayLike, *, eigvals_only: bool = False, 
 
     Args:
       d: real array `[..., n]`: the diagonal.
-      e: real array `[..., n - 1]`: what stands above and below it.
+      e: real array `[..., n - 1]`: the elements above and below it.
       eigvals_only: give the eigenvalues alone.
       select: "a" for all, "i" for those with the indices in `select_range`.
       select_range: first and last index, both within `0, ..., n - 1`, with "i".
@@ -41,7 +41,7 @@ def eigh_tridiagonal(d: ArrayLike, e: ArrayLike, *, eigvals_only: bool = False, 
       ShapeError: `e` is not one shorter than `d`, or their leading axes differ; `d` is empty.
       DTypeError: `d` or `e` is complex: LAPACK has no such matrices.
       ValueError: `select` is another word, or `select_range` is missing or not within the matrix.
-      NotImplementedError: `select` is "v": how many eigenvalues lie in a range depends on the numbers.
+      NotImplementedError: `select` is "v": the number of eigenvalues in a range depends on the values.
       TypeError: `d` or `e` is neither an array nor a number.
 
     Derivative: that of the eigenvectors is NaN where eigenvalues are equal; those of eigenvalues are `v^T dT v`.

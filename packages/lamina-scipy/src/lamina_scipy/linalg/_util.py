@@ -52,7 +52,7 @@ def scaled_eye(d: Any) -> Any:
 
 
 def triangle(a: Any, lower: bool) -> Any:
-    """The Hermitian matrices of which one triangle of `a` tells; the other is not read, so no derivative goes there."""
+    """Return Hermitian matrices from one triangle of `a`; the other is not read, so its derivative is zero."""
     part = lnp.tril(a, -1) if lower else lnp.triu(a, 1)
     d = diagonal(a)
     if dtypes.is_complex(typeof(a).dtype):

@@ -30,10 +30,10 @@ _KINDS = {  # what it is; what comes back
     "logcdf": ("The logarithm of the share of {what} up to a place", f"never positive; {_NONE}"),
     "sf": ("The share of {what} beyond a place", f"in [0, 1]; {_NONE}"),
     "logsf": ("The logarithm of the share of {what} beyond a place", f"never positive; {_NONE}"),
-    "ppf": ("Up to where a share of {what} lies, the inverse of `cdf`", f"NaN where q is outside of [0, 1], and {_NONE}"),
-    "isf": ("Beyond where a share of {what} lies, the inverse of `sf`", f"NaN where q is outside of [0, 1], and {_NONE}")}
+    "ppf": ("The quantile of {what}, the inverse of `cdf`", f"NaN where q is outside of [0, 1], and {_NONE}"),
+    "isf": ("The upper quantile of {what}, the inverse of `sf`", f"NaN where q is outside of [0, 1], and {_NONE}")}
 _COMMON = {"x": "real array: the places", "k": "real array: the counts, whole numbers", "q": "real array: shares in [0, 1]",
-           "loc": "real array: where the distribution stands", "scale": "real array: its width, above 0"}
+           "loc": "real array: the location", "scale": "real array: its width, above 0"}
 
 
 _ENDS = {"pdf": (0.0, 0.0), "logpdf": (-np.inf, -np.inf), "cdf": (0.0, 1.0), "logcdf": (-np.inf, 0.0), "sf": (1.0, 0.0),
@@ -98,7 +98,7 @@ def _entry(text: str) -> str:
 
 
 def standard(x: Any, loc: Any, scale: Any) -> Any:
-    """Places in units of the width, from where the distribution stands."""
+    """Return places relative to the location, in units of the width."""
     return (x - loc) / scale
 
 
@@ -108,8 +108,8 @@ def proper(value: Any, *conditions: Any) -> Any:
 
 
 def exponential(log: Any) -> Any:
-    """exp, which does not see the NaNs of `proper`: compiled by jaxlib 0.10.2, `exp` of a choice between numbers and NaN by one
-    boolean gives memory that nobody wrote."""
+    """Compute exp without the NaNs of `proper`: jaxlib 0.10.2 compiles `exp` of a choice between numbers and NaN by one
+    boolean to a program that returns uninitialized memory."""
     none = lnp.isnan(log)
     return lnp.where(none, np.nan, lnp.exp(lnp.where(none, 0.0, log)))
 
@@ -151,7 +151,7 @@ def log1p_square(y: Any) -> Any:
 
 @derivatives(lambda out, log: -lnp.exp(log))
 def complement_of_exp(log: Any) -> Any:
-    """1 - exp(log), whose derivative keeps its digits where next to nothing is taken away."""
+    """Compute 1 - exp(log), whose derivative keeps its digits where next to nothing is taken away."""
     return 0.0 - lnp.expm1(log)
 
 

@@ -84,7 +84,7 @@ class gaussian_kde:
         self.inv_cov = lnp.linalg.inv(spread) / lnp.square(factor)
 
     def tree_flatten(self) -> tuple[tuple[Array, ...], None]:
-        """The arrays of this estimate, and nothing beside."""
+        """Return the arrays of this estimate, and no auxiliary data."""
         return (self.neff, self.dataset, self.weights, self.covariance, self.inv_cov), None
 
     @classmethod

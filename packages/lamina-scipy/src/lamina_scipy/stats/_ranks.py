@@ -16,7 +16,7 @@ _METHODS = ("average", "min", "max", "dense", "ordinal")
 
 
 class ModeResult(NamedTuple):
-    """The commonest elements, and how often each stands there."""
+    """The most common elements, and how often each occurs."""
     mode: Array
     count: Array  # type: ignore[assignment]  # the field's name, over that of a method of tuples
 
@@ -100,10 +100,10 @@ def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None, 
     Args:
       a: number or boolean array `[..., n, ...]`.
       method: what equal elements get: "average", "min" or "max" of their ranks; "dense": as min, and the next value one
-        more; "ordinal": one each, in the order in which they stand.
+        more; "ordinal": one each, in the order of their positions.
       axis: an int, the name of a mapped axis, or None for all elements; negative counts from the end.
-      nan_policy: "propagate" makes all ranks beside a NaN NaN; "omit" ranks the others. Only with "average": whole ranks
-        hold no NaN, and there NaNs rank last.
+      nan_policy: "propagate": the ranks are NaN if an element is NaN; "omit": the others are ranked. Only with "average":
+        integer ranks cannot be NaN, and there NaNs rank last.
     Returns:
       Array of the shape of `a`, of one axis for None: float for "average", else int.
     Raises:

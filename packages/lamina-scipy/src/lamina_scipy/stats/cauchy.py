@@ -43,7 +43,7 @@ def _sf(x, loc=0, scale=1):
 
 
 def _rate(y):
-    """The density beside the share below, also where the square overflows."""
+    """Return the density divided by the lower share, even if the square overflows."""
     angle, wide = lnp.arctan2(lnp.ones_like(y), -y), lnp.abs(y) > 1.0
     z, flat = within(wide, y, 2.0), lnp.where(wide, 0.0, y)
     return lnp.where(wide, 0.5 * hyperbola(z) / (z * angle), 1.0 / ((1.0 + flat * flat) * angle))
@@ -69,7 +69,7 @@ def _logsf(x, loc=0, scale=1):
 
 @derivatives(lambda out, q: lnp.where(lnp.isnan(out), 0.0, np.pi * (1.0 + out * out)))
 def _quantile(q):
-    """Up to where a share lies, in both tails from the share that is small."""
+    """Return the quantile, computed in both tails from the smaller share."""
     small = lnp.minimum(q, 1.0 - q)
     middle = small > 0.25
     tail = 1.0 / lnp.tan(np.pi * lnp.where(middle, 0.25, small))

@@ -37,7 +37,7 @@ def _rise(x, beta):
 
 @derivatives(lambda out, x, beta: _rise(x, beta), lambda out, x, beta: _from_zero(x, lambda r: lnp.power(r, beta) * lnp.log(r)))
 def _power(x, beta):
-    """|x| to the power beta; at 0 its derivative is 0, as the mean of those beside it."""
+    """|x| to the power beta; at 0 its derivative is 0, the mean of the left and right ones."""
     return _from_zero(x, lambda r: lnp.power(r, beta))
 
 

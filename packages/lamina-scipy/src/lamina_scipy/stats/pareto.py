@@ -15,7 +15,7 @@ _law = Law("pareto", "Pareto's distribution, from 1 up", b="real array, above 0:
 
 
 def _log_place(x, loc, scale):
-    """log((x - loc) / scale), by the distance from the end at 1, which is not rounded away beside it; 0 below."""
+    """log((x - loc) / scale), by the distance from the end at 1, which is not lost to rounding; 0 below."""
     return log1p_of(from_end(((x - loc) - scale) / scale))
 
 
@@ -29,7 +29,7 @@ def _logpdf(x, b, loc=0, scale=1):
     """>>> logpdf(np.array([1., 0.5]), 2.)
     Array([0.6931472,      -inf], dtype=float32)"""
     y = ((x - loc) - scale) / scale
-    whole = b == np.inf  # all of it stands at the end
+    whole = b == np.inf  # all of the mass is at the end
     c = lnp.where(whole, 1.0, b)
     value = lnp.log(c) - (c + 1.0) * log1p_of(within(y >= 0, y, 0.0)) - lnp.log(scale)
     value = lnp.where(whole, lnp.where(y > 0, -np.inf, np.inf), value)

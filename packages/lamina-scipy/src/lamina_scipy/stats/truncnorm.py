@@ -18,7 +18,7 @@ from ._distribution import Law, exponential, log_difference, one_less, proper, s
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 
 _law = Law("truncnorm", "the normal distribution cut off at both sides",
-           a="real array: the lower end, in units of the width from where it stands",
+           a="real array: the lower end, in units of the width, relative to the location",
            b="real array: the upper end, likewise")
 
 

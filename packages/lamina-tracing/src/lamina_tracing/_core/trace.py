@@ -149,7 +149,7 @@ class _TraceState(threading.local):
     source: Any = None
 
     def __reduce__(self) -> str:
-        return "now"  # functions pickled by value refer to the state of the process that loads them
+        return "trace_state"  # functions pickled by value refer to the state of the process that loads them
 
 
 trace_state = _TraceState()

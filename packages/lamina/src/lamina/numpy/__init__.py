@@ -15,7 +15,7 @@ if _typing.TYPE_CHECKING:
 
 if not _typing.TYPE_CHECKING:  # to checkers a name that is not listed is a mistake
     def __getattr__(name: str) -> _typing.Any:
-        if name in ("fft", "linalg"):  # modules of the room too, but here a name is the module of its own dotted path
+        if name in ("fft", "linalg"):  # also modules of `lamina_numpy`, but here the attribute is the module `lamina.numpy.fft`
             return _import_module(f"{__name__}.{name}")  # loaded when first asked for
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

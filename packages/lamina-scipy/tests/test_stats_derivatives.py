@@ -1,5 +1,5 @@
-"""Derivatives of distributions: by differences of 70 digits at float32 arguments, frozen; tails, ends of counts, outside of the
-support, infinity."""
+"""Derivatives of distributions, compared with recorded 70-digit differences at float32 arguments; in tails, at ends of counts,
+outside of the support and at infinity."""
 import json
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from ml_dtypes import bfloat16
 from lamina_scipy import stats
 from lamina_tracing import jit
 
-SLOPES = json.loads((Path(__file__).parent / "stats_slopes.json").read_text())
+DERIVATIVES = json.loads((Path(__file__).parent / "stats_derivatives.json").read_text())
 
 
 def derivatives_of(f, *args):
@@ -19,15 +19,15 @@ def derivatives_of(f, *args):
     return [np.asarray(g) for g in jit(grad(lambda *a: f(*a).sum(), every))(*args)]
 
 
-@pytest.mark.parametrize("name", SLOPES)
+@pytest.mark.parametrize("name", DERIVATIVES)
 def test_derivatives(name):
-    table = SLOPES[name]
+    table = DERIVATIVES[name]
     law, kind = name.split(".")
     wide = table["wide"]
     with config.enable_x64(wide):
         args = [np.float32(a).astype(np.float64 if wide else np.float32) for a in table["at"]]
         got = derivatives_of(getattr(getattr(stats, law), kind), *args)
-    for found, want in zip(got, table["slopes"]):
+    for found, want in zip(got, table["derivatives"]):
         np.testing.assert_allclose(found, want, 1e-8 if wide else 3e-4, 1e-300)
 
 
@@ -59,14 +59,14 @@ def test_cauchy_quantiles_rise_without_end_at_the_ends():
         np.testing.assert_allclose(found, sign * want, 1e-6)
 
 
-def test_a_uniform_density_beside_a_tiny_support_has_no_derivative():
+def test_uniform_density_outside_of_a_tiny_support_has_derivative_zero():
     """Where the derivative of 1 / scale overflows."""
     for found in derivatives_of(stats.uniform.pdf, np.float32([-1e-31, 1]), np.zeros(2, np.float32),
                                 np.full(2, 1e-30, np.float32)):
         np.testing.assert_array_equal(found, 0)
 
 
-def test_second_derivatives_where_the_distribution_stands():
+def test_second_derivatives_at_the_location():
     for law, want in (("cauchy", -2.0), ("logistic", -0.5), ("norm", -1.0)):
         assert grad(grad(getattr(stats, law).logpdf))(0.0) == want
     np.testing.assert_allclose(grad(grad(stats.t.logpdf))(0.0, 3.0), -4 / 3, 1e-6)
@@ -75,7 +75,7 @@ def test_second_derivatives_where_the_distribution_stands():
     assert grad(stats.expon.cdf)(0.0) == 1 and grad(stats.gamma.cdf)(0.0, 1.0) == 1  # at the end what it is inside
 
 
-def test_gennorm_where_it_stands():
+def test_gennorm_derivatives_at_the_location():
     """The derivative of the share is the density, of every exponent; the second one of the logarithm is infinite
     between 1 and 2."""
     cdf, beta = stats.gennorm.cdf, np.float32([0.5, 1, 1.5, 2, 2.5, 8])
@@ -126,7 +126,7 @@ def test_derivatives_in_shapes_of_small_expectations_keep_their_digits():
     np.testing.assert_allclose(grad(stats.nbinom.logpmf, 1)(f(10), f(100), f(2.0 ** -20)), -13.7671774, 1e-6)
 
 
-def test_pareto_of_an_infinite_exponent_stands_at_its_end():
+def test_pareto_of_an_infinite_exponent_is_a_point_mass():
     x = np.array([0.5, 1.0, 2.0], np.float32)
     for kind, want in (("cdf", [0, 0, 1]), ("sf", [1, 1, 0]), ("logsf", [0, 0, -np.inf]),
                        ("logpdf", [-np.inf, np.inf, -np.inf]), ("pdf", [0, np.inf, 0]), ("logcdf", [-np.inf, -np.inf, 0])):
