@@ -437,7 +437,7 @@ def test_rows_that_cannot_be_called_say_so_when_they_are_defined(table, row):
     op = Primitive("stranger_clash", params=NAMES, infer=lambda x, /, **params: x, family="elementwise")
     with pytest.raises(TypeError, match=rf"table `{table.name}`: define\(stranger_clash\).*is also the name of a param.*/, "):
         table.define(op, row)
-    with pytest.raises(TypeError, match="slope of `stranger_clash`: operand 0: the function's own parameter"):
+    with pytest.raises(TypeError, match="ElementwiseJVP of `stranger_clash`: operand 0: the function's parameter"):
         ElementwiseJVP(op, lambda x, ans, **params: x)
 
 

@@ -61,7 +61,7 @@ EXPECTED = {
     "attention": (ATTENTION, [("pmax", "k", "all-reduce", "y", 4 * 4), ("psum", "k", "all-reduce", "y", 4 * 4),
                               ("psum", "k", "all-reduce", "y", 4 * 4 * 4)]),
     "means": (MEANS, [("pmin", "k", "all-reduce", "y", 4 * 4)] * 2 + [("psum", "n", "all-reduce", "x", 4 * 2 * 4),
-                                                                    ("psum", "n", "all-reduce", "x", 4 * 2)]),
+                                                                      ("psum", "n", "all-reduce", "x", 4 * 2)]),
     # one place of four goes to the next device; of what is gathered and scattered each device has its part, or sum, once
     "shifted": (SHIFTED, [("ppermute", "b", "collective-permute", "x", 4 * 4), ("all_gather", "b", "all-gather", "x", 4 * 16),
                           ("psum_scatter", "b", "reduce-scatter", "x", 4 * 16 * 4)]),

@@ -29,7 +29,7 @@ ROWS = {
     "function": (prims.sin_p, lax.sin, lambda primals, tangents: (lax.sin(primals[0]), lax.mul(7., tangents[0])), np.cos(.5)),
     "slopes": (prims.sin_p, lax.sin, ElementwiseJVP(prims.sin_p, lambda x, ans: 7.), np.cos(.5)),
     "split": (prims.sin_p, lax.sin, LinearizeRule(lambda p, t: (lax.sin(p[0]), lax.mul(7., t[0])),
-                                          lambda trace, p, t: (lax.sin(p[0]), lax.mul(7., t[0]))), np.cos(.5)),
+                                                  lambda trace, p, t: (lax.sin(p[0]), lax.mul(7., t[0]))), np.cos(.5)),
     "over a fact": (prims.neg_p, lax.neg, lambda primals, tangents: (lax.neg(primals[0]), lax.mul(7., tangents[0])), -1.),
 }
 

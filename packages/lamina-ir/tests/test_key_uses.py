@@ -58,8 +58,8 @@ def test_keys_used_once(arguments, body):
 
 def test_results_are_the_keys_they_hold():
     found = find_key_uses(program("a:key<fry>[4] b:f32[]",
-                             "c:key<fry>[2] = slice[limit_indices=(3,) start_indices=(1,) strides=None] a "
-                             f"d:u32[2,2] = {DRAW} c", "c, b"))
+                                  "c:key<fry>[2] = slice[limit_indices=(3,) start_indices=(1,) strides=None] a "
+                                  f"d:u32[2,2] = {DRAW} c", "c, b"))
     assert found.outs[0].tolist() == [1, 2] and found.outs[1] is None and found.ins[0].tolist() == [0, 1, 2, 3]
     assert {i: use.kind for i, use in found.used.items()} == {1: "bits", 2: "bits"} and not found.depends_on_values
 

@@ -53,7 +53,7 @@ def test_the_axes_of_a_mesh_give_its_grid_again():
 def test_one_process_sees_all():
     assert place_map(over(1, 4), range(4)) == Placement(
         (0, 1, 2, 3), replicas=4, one_member_per_device=True, in_tiles=(Tiles((4, 1)), Tiles()),
-                                                        out_tiles=(Tiles((4, 1)), Tiles()), committed=True,
+        out_tiles=(Tiles((4, 1)), Tiles()), committed=True,
         axes=(("i", 4),))
 
 

@@ -30,7 +30,7 @@ Flags = tuple[bool, ...]
 
 
 def batch_higher_order(prim: Any, axis: BatchAxis, args: Sequence[Any], dims: Sequence[int | None], params: dict[str, Any],
-               batch: Callable[..., Any] = batch_program) -> Any:
+                       batch: Callable[..., Any] = batch_program) -> Any:
     """Batch an equation of a primitive with a region signature.
 
     Args:
@@ -73,7 +73,7 @@ def batch_higher_order(prim: Any, axis: BatchAxis, args: Sequence[Any], dims: Se
         made = [batch(p.program, axis, tuple([ops[i] for i in p.ins]), False if p.is_test else required) for p in w.regions]
     n = len(args)
     rebuilt = w.rebuild(w.operands(), w.results(), [(b.program, p.ins, [0] if p.is_test else range(w.n_results))
-                                                  for b, p in zip(made, w.regions)])
+                                                    for b, p in zip(made, w.regions)])
     out_on = made[-1].batched_out
     new = rebuilt.params
     if binds is not None:

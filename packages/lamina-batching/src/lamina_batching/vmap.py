@@ -47,7 +47,7 @@ def vmap(fun: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, axis_name: Ha
 
 
 ApplyBatched = Callable[[Callable[..., Sequence[Any]], BatchAxis, Sequence[Any], Sequence["int | None"]],
-                    tuple[Sequence[Any], Sequence["int | None"]]]
+                        tuple[Sequence[Any], Sequence["int | None"]]]
 
 
 def make_vmap(apply: ApplyBatched) -> Callable[..., Any]:

@@ -20,7 +20,8 @@ from ._diagnostics.tracebacks import api_boundary
 from ._jit.custom_call import (
     PositionalSignature, capture_scope, closes_over_tracers, find_top_trace, prepend_outer_values,
     results_to_arrays, stage_sharing_outer)
-from ._jit.jit_spec import StagedProgram, contains_tracer
+from ._jit.jit_spec import contains_tracer
+from ._jit.signature_cache import StagedProgram
 from .lax._index_checks import should_check_bounds
 from .lax._named_axis_reductions import ReductionAxes, gather_named_axes, parse_reduction_axes, select_member
 from .lax._util.operands import check_no_axis_name, is_axis_name

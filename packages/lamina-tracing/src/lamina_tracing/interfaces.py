@@ -11,7 +11,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from lamina_ir import ClosedJaxpr, Primitive, ShapedArray
 
-from ._jit.hooks import CallSpec, Dispatcher, Evaluator
+from ._jit.call_spec import CallSpec
+from ._jit.hooks import Dispatcher, Evaluator
 
 __all__ = ["CallSpec", "CustomCallLike", "Dispatcher", "Evaluator", "StagedProgramLike"]
 

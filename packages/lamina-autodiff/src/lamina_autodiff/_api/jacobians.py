@@ -145,7 +145,7 @@ def jacrev(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: boo
 
 
 def jacrev_impl(vjp: Callable[..., Any], fun: Callable[..., Any], argnums: Any, has_aux: bool, holomorphic: bool,
-              allow_int: bool) -> Callable[..., Any]:
+                allow_int: bool) -> Callable[..., Any]:
     """Implement `jacrev` with a given `vjp`."""
     @api_boundary
     def jacobian(*args: Any, **kwargs: Any) -> Any:

@@ -152,7 +152,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
 
 
 def vjp_impl(linearize: Linearize, fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool,
-           reduce_axes: Sequence[Hashable]) -> Any:
+             reduce_axes: Sequence[Hashable]) -> Any:
     """Implement `vjp` with a given linearizer."""
     avals, active, tree, out, program, out_tree, aux_tree, n = _linearize_tree("vjp", fun, primals, has_aux, linearize)
     out_avals, name = [typeof(o) for o in out[:n]], function_name(fun)
@@ -260,7 +260,7 @@ def grad(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool 
 
 
 def grad_impl(linearize: Linearize, fun: Callable[..., Any], argnums: Any, has_aux: bool, holomorphic: bool, allow_int: bool,
-            reduce_axes: Sequence[Hashable]) -> Callable[..., Any]:
+              reduce_axes: Sequence[Hashable]) -> Callable[..., Any]:
     """Implement `grad` with a given linearizer."""
     both = value_and_grad_impl(linearize, "grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 

@@ -66,7 +66,7 @@ def make_reverse_mode(linearize: Linearize) -> ReverseMode:
     def value_and_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
                        holomorphic: bool = False, allow_int: bool = False, reduce_axes: Sequence[Hashable] = ()) -> Any:
         return reverse.value_and_grad_impl(linearize, "value_and_grad", fun, argnums, has_aux, holomorphic, allow_int,
-                                         reduce_axes)
+                                           reduce_axes)
 
     @api_boundary
     def grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,

@@ -119,9 +119,9 @@ class _Call(CustomRuleCall):
         f = self.f
         assert f.bwd is not None
         given = [ct if ct is not None else SymbolicZero(a) if f.symbolic_zeros else zeros_of(a)
-                for ct, a in zip(cts, out_avals)]
+                 for ct, a in zip(cts, out_avals)]
         back = call_per_member(f.bwd, *self.static, trees.tree_unflatten(res_tree, residuals),
-                          trees.tree_unflatten(self.out_tree, given))
+                               trees.tree_unflatten(self.out_tree, given))
         where = f"custom_vjp of `{f.arguments.name}`: its backward rule `{function_name(f.bwd)}`"
         count = len(trees.treedef_children(self.tree))
         if isinstance(back, list):
@@ -158,7 +158,7 @@ class _Call(CustomRuleCall):
         outs, residuals, res_tree = self.forward(primals, active)
         refuse_closures("custom_vjp", self.f.arguments.name, trace, [*outs, *residuals])
         pull = Pullback(self, res_tree, residuals, [typeof(p).strip_weak_type() for p in primals], active,
-                     [typeof(o).strip_weak_type() for o in outs])
+                        [typeof(o).strip_weak_type() for o in outs])
         operands, given = pull.operands, drop_zeros(tangents)
         if trace.linear is None:
             found = pull.push([*operands, *given])

@@ -190,7 +190,8 @@ def _split(w: RegionView, on: Flags) -> tuple[Any, ...]:
     # results.
     e = Eqn(w.prim, ins, outs, w.params)
     calls, one, two = split_equation(e, [(p.known, p.linear) for p in parts], range(len(ins)), range(len(outs)),
-                             list(zip(a.moved, tangent_vars)), [(j, v) for j, v in enumerate(pushed) if v is not None], w)
+                                     list(zip(a.moved, tangent_vars)),
+                                     [(j, v) for j, v in enumerate(pushed) if v is not None], w)
     return ins, calls, one, two, outs, tangent_vars, a.moved, pushed
 
 
@@ -227,7 +228,7 @@ def _transpose_call(w: RegionView, cts: Sequence[Any], args: Sequence[Any], line
                 return None, required, ()
         with _map_context(w):
             varying = [index_axes.union(*[a.varying_axes for a in some])
-                     for some in zip(*[b.program.out_avals for b in w.bodies], strict=True)]
+                       for some in zip(*[b.program.out_avals for b in w.bodies], strict=True)]
             # Sums over mapped axes come after a call. In branches they come inside, so that all return the same types.
             unreduced = len(w.bodies) == 1
             backs = [transpose_program(b.program, tuple([linear[i] for i in b.ins]), active, required, tuple(varying),
@@ -388,8 +389,9 @@ def make_higher_order_rule(prim: Any) -> LinearizeRule:
     ...     jvp(lambda x: lax.cond(True, lax.sin, lax.cos, x), (0.0,), (1.0,))[1]
     Array(1., dtype=float32, weak_type=True)
     """
-    return LinearizeRule(lambda primals, tangents, /, **params: jvp_higher_order(prim, primals, tangents, params),
-                 lambda trace, primals, tangents, /, **params: linearize_higher_order(trace, prim, primals, tangents, params))
+    return LinearizeRule(
+        lambda primals, tangents, /, **params: jvp_higher_order(prim, primals, tangents, params),
+        lambda trace, primals, tangents, /, **params: linearize_higher_order(trace, prim, primals, tangents, params))
 
 
 def _default_jvp_rule(prim: Any) -> Any:

@@ -11,7 +11,7 @@ __all__: list[str] = []
 
 def_zero_jvp(prims.argmax_p, prims.argmin_p, prims.reduce_and_p, prims.reduce_or_p, prims.reduce_xor_p)
 declare_missing(prims.reduce_p, "its computation is opaque; write it with lax.reduce_sum, reduce_max, reduce_prod or "
-                     "lax.associative_scan")
+                "lax.associative_scan")
 
 
 def _remaining_axes(ndim, axes):

@@ -43,6 +43,6 @@ def_elementwise_jvp(prims.igamma_p, lambda a, x, ans: lax.igamma_grad_a(a, x), l
 def_elementwise_jvp(prims.igammac_p, lambda a, x, ans: lax.neg(lax.igamma_grad_a(a, x)),
                     lambda a, x, ans: lax.neg(_density(a, x)))
 def_elementwise_jvp(prims.igamma_grad_a_p, _undefined("igamma_grad_a", "a"),
-      lambda a, x, ans: lax.mul(_density(a, x), lax.sub(lax.log(x), lax.digamma(a))))
+                    lambda a, x, ans: lax.mul(_density(a, x), lax.sub(lax.log(x), lax.digamma(a))))
 def_elementwise_jvp(prims.random_gamma_grad_p, _undefined("random_gamma_grad", "a"), _gamma_sample_derivative)
 def_elementwise_jvp(prims.regularized_incomplete_beta_p, _undefined("betainc", "a"), _undefined("betainc", "b"), _beta_density)

@@ -37,7 +37,7 @@ def select_and_gather_add_transpose(ct, t, x, *, base_dilation, padding, select,
                                     window_strides):
     """Scatter the cotangents to the positions from which the tangents were gathered."""
     remaining = [dilated_length(n, b) + min(low, 0) + min(high, 0)
-            for n, b, (low, high) in zip(typeof(x).shape, base_dilation, padding, strict=True)]
+                 for n, b, (low, high) in zip(typeof(x).shape, base_dilation, padding, strict=True)]
     if 0 in typeof(ct).shape or any(n <= 0 for n in remaining):  # windows contain only padding
         return lax.full(typeof(x).shape, 0, typeof(ct).dtype), None
     dtype = typeof(x).dtype

@@ -52,7 +52,7 @@ def conv_general_dilated_batching(axis, args, dims, *, batch_group_count, dimens
     groups = features * batches
     if not size:  # no examples: the shape of the result follows from the type rule
         return _empty_result(args, dims, batch_group_count=batches, dimension_numbers=dimension_numbers,
-                               feature_group_count=features, **params), 0
+                             feature_group_count=features, **params), 0
     if r is None:
         lhs, out_axis, outer = _join(lhs, l, lhs_spec[0], batches), out_spec[0], 1
     elif l is None:

@@ -34,14 +34,14 @@ def triangular_solve_batching(axis, args, dims, **params):
     if dims[0] is None:
         n = len(typeof(args[1]).shape) - 1  # axes of one example
         return _solve_more_columns(lambda b: bind(prims.triangular_solve_p, args[0], b, **params), args[1], dims[1], axis,
-                             n - 1 if params["left_side"] else n - 2)
+                                   n - 1 if params["left_side"] else n - 2)
     return _make_leading_rule(prims.triangular_solve_p)(axis, args, dims, **params)
 
 
 def tridiagonal_solve_batching(axis, args, dims):
     if dims[0] is None and dims[1] is None and dims[2] is None:
         return _solve_more_columns(lambda b: bind(prims.tridiagonal_solve_p, *args[:3], b), args[3], dims[3], axis,
-                             len(typeof(args[3]).shape) - 2)
+                                   len(typeof(args[3]).shape) - 2)
     return _make_leading_rule(prims.tridiagonal_solve_p)(axis, args, dims)
 
 

@@ -292,7 +292,7 @@ def _integers(call: str, what: str, lists: Any, size: int | None, axis: Any) -> 
 
 
 def check_groups(call: str, size: int | None, groups: Any, axis: Any, equal: bool = False,
-                   arg_name: str = "axis_index_groups") -> Groups | None:
+                 arg_name: str = "axis_index_groups") -> Groups | None:
     """Check that `axis_index_groups` are a partition of the indices of an axis, and return them as tuples.
 
     Args:

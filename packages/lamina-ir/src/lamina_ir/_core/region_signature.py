@@ -188,7 +188,7 @@ class RegionSignature:
             body, test = [tuple([i for i, g in enumerate(groups) if g in self.program_groups[p]])
                           for p in (self.body, self.test)]
             found = self._layouts[sizes] = OperandLayout(groups, kinds, slice(at, at + kinds.count(CARRY)),
-                                                  kinds.index(SELECTOR) if SELECTOR in kinds else None, body, test)
+                                                         kinds.index(SELECTOR) if SELECTOR in kinds else None, body, test)
         return found
 
     def kinds(self) -> dict[str, str]:

@@ -219,7 +219,7 @@ class RegionView:
         return [OperandSpec(int(j >= n), None, j, True) for j in numbers]
 
     def rebuild(self, operands: Sequence[OperandSpec], results: Sequence[OperandSpec],
-              programs: Sequence[tuple[ClosedJaxpr, Any, Any]]) -> RebuiltParams:
+                programs: Sequence[tuple[ClosedJaxpr, Any, Any]]) -> RebuiltParams:
         """Return the params of an equation with these operands, results and regions; counts are computed from them.
 
         Args:
@@ -344,7 +344,7 @@ def propagate_forward(w: RegionView, marks: Sequence[Any], transfer: Callable[[R
 
 @check_args(w=_VIEW, marks=MARKS, transfer=FUNCTION, linear=optional(ITEMS))
 def propagate_backward(w: RegionView, marks: Sequence[Any], transfer: Callable[[Region, Marks], Sequence[Any]],
-             linear: Sequence[bool] | None = None) -> tuple[Marks, Marks]:
+                       linear: Sequence[bool] | None = None) -> tuple[Marks, Marks]:
     """Propagate marks of results backward through the regions to the operands.
 
     Args:
@@ -386,7 +386,7 @@ def propagate_backward(w: RegionView, marks: Sequence[Any], transfer: Callable[[
 # --- signatures ---------------------------------------------------------------------------------------------------
 @check_args(closed=CLOSED_JAXPR, invars=ITEMS, outvars=ITEMS, eqns=optional(ITEMS))
 def replace_signature(closed: ClosedJaxpr, invars: Sequence[Any], outvars: Sequence[Any],
-                   eqns: Sequence[Eqn] | None = None) -> ClosedJaxpr:
+                      eqns: Sequence[Eqn] | None = None) -> ClosedJaxpr:
     """Return the program with other arguments, results and, if given, equations.
 
     Args:
@@ -417,6 +417,6 @@ def reorder_signature(closed: ClosedJaxpr, ins: Sequence[int | ShapedArray], out
 
     def make() -> ClosedJaxpr:
         return replace_signature(closed, [jaxpr.invars[i] if type(i) is int else Var(i) for i in ins],  # type: ignore[arg-type]
-                              [jaxpr.outvars[j] for j in outs])
+                                 [jaxpr.outvars[j] for j in outs])
 
     return closed.memo(("arrange", ins, outs), make)

@@ -127,7 +127,7 @@ def substitute(program: Program, env: Mapping[Var, Atom]) -> Any:
     jaxpr = _jaxpr_of(program)
     eqns = [Eqn(e.primitive, [_read(env, a) for a in e.invars], e.outvars, e.params, e.source) for e in jaxpr.eqns]
     return _like(program, Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, [_read(env, a) for a in jaxpr.outvars],
-                                 jaxpr.axis_names, jaxpr.effectful))
+                                jaxpr.axis_names, jaxpr.effectful))
 
 
 @check_args(program=PROGRAM, fn=FUNCTION, nested=_NESTED)
@@ -169,7 +169,7 @@ def _invalid_replacement(e: Eqn, new: Any) -> TypeError:
 
 
 def rewrite_once(program: Program, fn: Callable[[Eqn], Any], inner: RegionMemo | None,
-              into: Callable[[Eqn], bool] | None = None) -> Any:
+                 into: Callable[[Eqn], bool] | None = None) -> Any:
     """Replace the equations of one program; nested programs are mapped by `inner`, if `into` allows it.
 
     Return the program itself if nothing changes.
@@ -263,7 +263,7 @@ def _live_part(program: Program, used_outputs: Sequence[bool] | None,
 
 
 def dce_region(body: ClosedJaxpr, used: Sequence[bool],
-             instantiate: bool | Sequence[bool] = False) -> tuple[ClosedJaxpr, list[bool]]:
+               instantiate: bool | Sequence[bool] = False) -> tuple[ClosedJaxpr, list[bool]]:
     """Apply `dce` to a nested program, memoized on it."""
     def make() -> tuple[ClosedJaxpr | None, list[bool]]:
         small, used_in = _live_part(body, used, instantiate)

@@ -88,7 +88,7 @@ def _constants(program: ClosedJaxpr, args: Sequence[Any]) -> Eqn:
 
 
 def _split_invariants(body: ClosedJaxpr, fixed: Sequence[bool],
-           wanted: Sequence[Any] | None) -> tuple[ClosedJaxpr, ClosedJaxpr, int] | None:
+                      wanted: Sequence[Any] | None) -> tuple[ClosedJaxpr, ClosedJaxpr, int] | None:
     """Split the loop-invariant equations off the body of a loop.
 
     Return (program: fixed operands -> invariants; the body, which takes these as last arguments; their number), or None

@@ -181,7 +181,7 @@ def _add_operands(e: Eqn, group: int, given: Sequence[Any], back: Sequence[Var],
     more = range(len(e.invars), len(e.invars) + len(given))
     programs = [(change(p.program), [*p.ins, *more], range(1 if p.is_test else w.n_results + len(back))) for p in w.regions]
     written = w.rebuild([*w.operands(), *[OperandSpec(group, aval, shared=True)] * len(given)],
-                      [*w.results(), *[OperandSpec(int(not w.region_signature.loops))] * len(back)], programs)
+                        [*w.results(), *[OperandSpec(int(not w.region_signature.loops))] * len(back)], programs)
     return written.eqn(e.primitive, [*e.invars, *given], [*e.outvars, *back], e.source)
 
 

@@ -39,7 +39,7 @@ _AxesOfResults = Sequence[Axes] | Axes  # for each result, or for all of them
 
 
 def infer_equation_types(prim: Primitive, avals: Sequence[ShapedArray], params: dict[str, Any], bound: Axes,
-                   outs: Any = None) -> tuple[dict[str, Any], Any]:
+                         outs: Any = None) -> tuple[dict[str, Any], Any]:
     """Infer the result types of an equation, including varying axes, and annotate its nested programs.
 
     Args:

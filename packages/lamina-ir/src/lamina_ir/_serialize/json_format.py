@@ -267,7 +267,7 @@ class _Reader:
         if not isinstance(s, dict):
             raise self.fail(f"'source' must be an object; got {short_repr(s)}")
         return Source.from_line(self.field(s, "file", str), self.field(s, "line", int), self.field(s, "function", str),
-                         str(s.get("scope", "")), str(s.get("part", "")))
+                                str(s.get("scope", "")), str(s.get("part", "")))
 
     def value(self, v: Any) -> Any:
         if isinstance(v, list):

@@ -20,7 +20,7 @@ _names: dict[type, str] = {}
 
 
 def register_node_serialization(kind: type, name: str, to_bytes: Callable[[Any], bytes], from_bytes: Callable[[bytes], Any],
-                        make: Callable[[Any, Any], Any] | None) -> None:
+                                make: Callable[[Any, Any], Any] | None) -> None:
     """Register a node class for tree structures in files.
 
     Args:

@@ -64,7 +64,7 @@ class HostFunction:
 
     def __post_init__(self) -> None:
         self._set(function=_registered.get(self.name), source=None, loops=(), names=(), checks=False,
-                   repeats=False, batched=None, placed=False, device=None)
+                  repeats=False, batched=None, placed=False, device=None)
 
     def _set(self, **facts: Any) -> None:  # fields that are not in the repr; the dataclass is frozen
         for name, value in facts.items():

@@ -126,7 +126,7 @@ def _while_numpy(run: Any, *args: Any, **params: Any) -> Any:
 
 
 def _run_while(run: Any, truth: Any, args: Sequence[Any], cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int,
-          body_nconsts: int, max_iters: int | None = None) -> Sequence[Any]:
+               body_nconsts: int, max_iters: int | None = None) -> Sequence[Any]:
     n = cond_nconsts + body_nconsts
     cond_consts, body_consts, carry = args[:cond_nconsts], args[cond_nconsts:n], args[n:]
     count = 0
@@ -178,7 +178,7 @@ def _scan_infer(*avals: ShapedArray, jaxpr: Any, length: int, num_consts: int, n
 
 
 def _run_scan(run: Any, cut: Any, stack: Any, args: Sequence[Any], jaxpr: Any, length: int, num_consts: int,
-           num_carry: int, reverse: bool, **_: Any) -> list[Any]:
+              num_carry: int, reverse: bool, **_: Any) -> list[Any]:
     n = num_consts + num_carry
     consts, carry, xs = list(args[:num_consts]), list(args[num_consts:n]), args[n:]
     avals = jaxpr.out_avals[num_carry:]

@@ -113,7 +113,7 @@ def _conv(x: Any, y: Any, *, batch_group_count: int, dimension_numbers: ConvDime
     for at in np.ndindex(*window):
         # The positions of x under this kernel position: one per window.
         positions = tuple(slice(k * d, k * d + max(c - 1, 0) * s + 1, s) if c else slice(0, 0)
-                    for k, d, c, s in zip(at, rhs_dilation, counts, window_strides, strict=True))
+                          for k, d, c, s in zip(at, rhs_dilation, counts, window_strides, strict=True))
         out += np.einsum("gnc...,goc->gno...", x[(slice(None),) * 3 + positions], y[(slice(None),) * 3 + at])
     out = np.moveaxis(out, 0, 1).reshape((x.shape[1], groups * y.shape[1], *counts))
     return out.astype(out_dtype).transpose(np.argsort(dimension_numbers.out_spec))

@@ -262,7 +262,7 @@ stop_gradient_p = _unary("stop_gradient", MOVED, np.array, "identity")
 floor_p = _unary("floor", FLOAT, without_warnings(np.floor), "floor")
 ceil_p = _unary("ceil", FLOAT, without_warnings(np.ceil), "ceil")
 round_p = _unary("round", FLOAT, without_warnings(lambda x, *, rounding_method: np.rint(x) if rounding_method
-                                       else in_double_precision(special.round_away)(x)),
+                                                  else in_double_precision(special.round_away)(x)),
                  "round_nearest_afz, round_nearest_even", params=("rounding_method",))
 is_finite_p = _op("is_finite", _comparison_1("is_finite", FLOAT), without_warnings(np.isfinite), "is_finite")
 cbrt_p = _unary("cbrt", FLOAT, in_double_precision(np.cbrt), "cbrt")

@@ -67,7 +67,7 @@ def _fft_infer(x: ShapedArray, *, fft_lengths: tuple[int, ...], fft_type: FftTyp
 
 
 _NUMPY: dict[FftType, Any] = {FftType.FFT: np.fft.fftn, FftType.IFFT: np.fft.ifftn, FftType.RFFT: np.fft.rfftn,
-          FftType.IRFFT: np.fft.irfftn}
+                              FftType.IRFFT: np.fft.irfftn}
 
 
 def _fft(x: Any, *, fft_lengths: tuple[int, ...], fft_type: FftType) -> Any:

@@ -161,7 +161,7 @@ xmap_p = _map("xmap", MultiAxisBinding(_sizes_of_xmap, _local_sizes_of_xmap, "ax
                         "mesh": None})
 
 shard_map_p = _map("shard_map", MultiAxisBinding(_sizes_of_mesh, _local_sizes_of_mesh, "mesh", "auto", "here", ins="in_specs",
-                                       outs="out_specs"),
+                                                 outs="out_specs"),
                    ("auto", "call_jaxpr", "donated_invars", "here", "in_specs", "mesh", "name", "out_specs"),
                    "mesh", spec="sdy.manual_computation",
                    defaults={"auto": (), "donated_invars": (), "here": ()})

@@ -189,7 +189,7 @@ def _reduce(run: Any, *args: Any, computation: Any, dimensions: tuple[int, ...])
     remaining = [a for a in range(len(shape)) if a not in dimensions]
     out_shape = tuple(shape[a] for a in remaining)
     elements = [np.transpose(x, (*remaining, *dimensions)).reshape((*out_shape, prod(shape[a] for a in dimensions)))
-            for x in operands]
+                for x in operands]
     outs = [np.full(out_shape, i, x.dtype) for x, i in zip(operands, inits, strict=True)]
     for at in np.ndindex(out_shape):
         state = [np.asarray(i) for i in inits]

@@ -145,16 +145,16 @@ def dilate_and_pad(x: np.ndarray, value: Any, padding: Sequence[tuple[int, int]]
 
 
 def stack_windows(x: np.ndarray, value: Any, *, base_dilation: Any, padding: Any, window_dilation: Any,
-            window_dimensions: Any, window_strides: Any) -> np.ndarray:
+                  window_dimensions: Any, window_strides: Any) -> np.ndarray:
     """Stack the windows of `x`: the result has a new first axis with the elements of a window in row-major order."""
     counts = [window_count(*entry) for entry in zip(x.shape, window_dimensions, window_strides, padding, base_dilation,
-                                                window_dilation, strict=True)]
+                                                    window_dilation, strict=True)]
     if 0 in counts:  # no window fits: skip stacking, since a window may have very many elements
         return np.zeros((prod(window_dimensions), *counts), x.dtype)
     padded = dilate_and_pad(x, value, padding, base_dilation)
     elements = [padded[tuple(slice(k * d, k * d + max(c - 1, 0) * s + 1, s) if c else slice(0, 0)
                        for k, d, c, s in zip(at, window_dilation, counts, window_strides, strict=True))]
-            for at in np.ndindex(*window_dimensions)]
+                for at in np.ndindex(*window_dimensions)]
     return np.stack(elements)
 
 

@@ -34,7 +34,7 @@ def get_child_keys(node: Any, count: int) -> list[Any]:
 
 
 def unsorted_keys_error(tree: Any, is_leaf: Callable[[Any], bool] | None = None,
-                  path_text: Callable[[tuple[Any, ...]], str] = keystr, lead: str = "") -> TypeError | None:
+                        path_text: Callable[[tuple[Any, ...]], str] = keystr, lead: str = "") -> TypeError | None:
     """Find the first dict in a tree whose keys cannot be sorted, and return an error about it.
 
     Args:
@@ -88,7 +88,7 @@ def _called_function() -> str:
 
 
 def get_leaf_paths(tree: Any, is_leaf: Callable[..., bool] | None = None,
-               is_leaf_takes_path: bool = False) -> list[tuple[Any, ...]]:
+                   is_leaf_takes_path: bool = False) -> list[tuple[Any, ...]]:
     """Return the paths of the leaves, in order; `is_leaf` is called once per node, parents before children."""
     out: list[tuple[Any, ...]] = []
     _walk(tree, (), is_leaf if is_leaf is None or is_leaf_takes_path else lambda path, node: is_leaf(node), out)

@@ -6,46 +6,40 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import ClosedJaxpr, config, trees
+from lamina_ir import ClosedJaxpr, ShapedArray, aval_of, trees
 from lamina_tracing import hooks
-from lamina_tracing.extend import (EVALUATION, JitSpec, StagedProgram, Tracer, bind, api_boundary, get_duck_typed_avals,
-                                   trace_state, has_jax_array, typeof)
+from lamina_tracing.extend import (EVALUATION, CallSpec, FunctionCache, SignatureCache, StagedProgram, Tracer, bind,
+                                   api_boundary, get_duck_typed_avals, has_jax_array, typeof)
 
 __all__ = ["MapSpec", "describe_origin"]
 
 
-class MapSpec:
+class MapSpec(CallSpec):
     """A function and how it is mapped, from which a dispatcher's `pmap` makes a callable.
 
-    Subclasses define how a call's arguments are flattened (`split`), how one is named in errors (`argument`), what a
-    program depends on besides argument types (`share`), and how it is traced (`_stage`).
+    Subclasses define how a call's arguments are flattened (`split`), what a program depends on besides argument types
+    (`share`), and how it is traced (`_trace_map`). They may name arguments in another way (`argument_path`).
     """
 
-    device = in_shardings = out_shardings = compiler_options = None
-    backend: str | None = None
-    inline = keep_unused = is_library_function = False
     hint = ""
-    _jit: JitSpec
-    fun: Callable[..., Any]
-    call: str
-    name: str
-    error_prefix: str
-    programs: dict[Any, StagedProgram]
 
-    def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
-        """Return the flat dynamic arguments, their tree, and the key of the static arguments."""
-        raise NotImplementedError
+    def __init__(self, call: str, fun: Callable[..., Any], static_argnums: Any = None, donate_argnums: Any = ()) -> None:
+        super().__init__(call, fun, static_argnums, None, donate_argnums)
+        self.error_prefix = f"{call} of `{self.name}`"
+        self.options_key: Any = id(self)
+        self.cache = SignatureCache(call, self.name, fun, self.function_key, {})
 
-    def argument_path(self, tree: Any, i: int) -> str:
-        """Return the user's name of a flat argument: `params['w'][0]`."""
-        raise NotImplementedError
+    def _share_programs(self, tables: FunctionCache, options: tuple[Any, ...]) -> None:
+        """Use the programs of earlier maps of the same function with equal options, and their key."""
+        self.cache.programs = tables.get_table(self.function_key).setdefault(options, {})
+        self.options_key = options
 
     def share(self, flat: Sequence[Any] = ()) -> Any:
         """Return the part of the cache key that neither argument types nor settings determine."""
         raise NotImplementedError
 
-    def _stage(self, args: Sequence[Any], kwargs: dict[str, Any], avals: Sequence[Any], flat: Sequence[Any], tree: Any,
-               static: Any, rows: int | None) -> StagedProgram:
+    def _trace_map(self, args: Sequence[Any], kwargs: dict[str, Any], flat: Sequence[Any], rows: int | None,
+                   avals: Sequence[Any], tree: Any, static: Any) -> StagedProgram:
         raise NotImplementedError
 
     def trace_abstract(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[StagedProgram, Any]:
@@ -62,24 +56,24 @@ class MapSpec:
         It takes the values in `outer`, which all devices share, and then the arguments. `rows` is the size of the
         mapped axis in all processes, if their devices do not determine it.
         """
+        try:
+            avals = tuple([x.aval if isinstance(x, Tracer) else aval_of(x) for x in flat])
+        except (TypeError, ValueError):
+            avals = self._convert_args(flat, tree)
+        return self.cache.get_or_trace(avals, tree, static, functools.partial(self._trace_map, args, kwargs, flat, rows),
+                                       (self.share(flat), rows))
+
+    def _convert_args(self, flat: list[Any], tree: Any) -> tuple[ShapedArray, ...]:
+        """Replace objects with `__jax_array__` in `flat` by their arrays, and return the types; TypeError names an argument."""
+        avals = []
         for i, x in enumerate(flat):
             if has_jax_array(x):
                 flat[i] = x.__jax_array__()
-        avals = tuple([self._type(x, i, tree) for i, x in enumerate(flat)])
-        key = (avals, tree, static, tuple([(f.name, f.size) for f in trace_state.axes]), self.share(flat), rows,
-               config.cache_key())
-        return self.programs.get(key) or self._jit.get_or_trace(
-            key, lambda: self._stage(args, kwargs, avals, flat, tree, static, rows), self.programs)
-
-    def _type(self, x: Any, i: int, tree: Any) -> Any:
-        try:
-            return typeof(x)
-        except TypeError as e:
-            raise TypeError(f"{self.error_prefix}: {self.argument_path(tree, i)}: {e}{self.hint}") from None
-
-    def donated(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bool, ...]:
-        """Return whether each flat dynamic argument is donated; () if none is."""
-        return self._jit.donated(args, kwargs)
+            try:
+                avals.append(typeof(flat[i]))
+            except TypeError as e:
+                raise TypeError(f"{self.error_prefix}: {self.argument_path(tree, i)}: {e}{self.hint}") from None
+        return tuple(avals)
 
     def bind_program(self, staged: StagedProgram, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
         """Bind a traced program as one map equation, under the transformations of its arguments."""

@@ -12,7 +12,7 @@ from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, UnnamedAxis, Var, p
 from lamina_ir.extend import (check_axis_name, infer_varying_axes, check_uniform_control_flow, infer_equation_types,
                               annotate_varying_axes, drop_redundant_collectives)
 from lamina_tracing import hooks
-from lamina_tracing.extend import (AxisFrame, JitSpec, Jitted, MappedAxes, FunctionCache, StagedProgram, argument_name,
+from lamina_tracing.extend import (AxisFrame, Jitted, MappedAxes, FunctionCache, StagedProgram, argument_name,
                                    api_boundary, extend_axis_env, flatten_results, trace_state, check_axis_name_unbound,
                                    result_path, stage, typeof)
 
@@ -67,27 +67,16 @@ class PmapSpec(MapSpec):
                  static_broadcasted_argnums: Any = (), devices: Sequence[Any] | None = None, backend: str | None = None,
                  axis_size: int | None = None, donate_argnums: Any = (), global_arg_shapes: Any = None,
                  call: str = "pmap") -> None:
-        self._jit = JitSpec(fun, static_argnums=static_broadcasted_argnums, donate_argnums=donate_argnums, call=call)
-        self.fun = fun
-        self.name = self._jit.name
-        self.call, self.function_key = call, self._jit.function_key
-        self.error_prefix = f"{call} of `{self.name}`"
-        self.statics = self._jit.statics
+        super().__init__(call, fun, static_broadcasted_argnums, donate_argnums)
         self.axis_name: Hashable = (
             UnnamedAxis() if axis_name is None else check_axis_name(self.error_prefix, axis_name))
         self.axes = axes = MappedAxes(call, fun, in_axes, out_axes, axis_size, self.statics.nums, 1)
         self.devices = None if devices is None else self._check_devices(devices)
         self.backend = backend
-        self.donate_argnums = self._jit.donate_argnums
-        # Another pmap of the same function with equal options shares the programs; no program mentions an unnamed
-        # axis.
-        self.programs: dict[Any, StagedProgram] = {}
-        self.options_key: Any = id(self)
         try:
-            options = (self.devices, axis_name, _hashable(axes.in_axes), _hashable(out_axes), self.statics.nums, axes.axis_size,
-                       self.donate_argnums, backend)
-            self.programs = _programs.get_table(self.function_key).setdefault(options, self.programs)
-            self.options_key = options
+            # No program mentions an unnamed axis, so `axis_name`, not `self.axis_name`, is part of the key.
+            self._share_programs(_programs, (self.devices, axis_name, _hashable(axes.in_axes), _hashable(out_axes),
+                                             self.statics.nums, axes.axis_size, self.donate_argnums, backend))
         except TypeError:  # unhashable or malformed axes, which tracing rejects
             pass
 
@@ -107,7 +96,7 @@ class PmapSpec(MapSpec):
             names = ", ".join([f"`{argument_name(self.fun, n)}`" for n in sorted(missing)])
             raise ValueError(f"{self.error_prefix}: static_broadcasted_argnums {sorted(self.statics.nums)} are given by "
                              f"position: {names} must be positional arguments; got {len(args)} of these")
-        return self._jit.split(args, kwargs)
+        return super().split(args, kwargs)
 
     def axes_and_size(self, args: Sequence[Any], kwargs: dict[str, Any], flat: Sequence[Any],
                tree: Any) -> tuple[list[int | None], int]:
@@ -117,21 +106,22 @@ class PmapSpec(MapSpec):
         size = self.axes.size(flat, axes, tree, self._own_rows())
         if size == 0:
             i = next(i for i, axis in enumerate(axes) if axis is not None)
-            raise ValueError(f"{self.error_prefix}: {self.axes.argument_path(tree, i)}, {typeof(flat[i]).str_long()}, "
-                             f"has size 0 along axis {axes[i]}, the mapped one, so no device has anything to compute; "
-                             "expected at least one row")
+            raise ValueError(f"{self.error_prefix}: {self.argument_path(tree, i)}, {typeof(flat[i]).str_long()}, has "
+                             "size 0 along axis "
+                             f"{axes[i]}, the mapped one, so no device has anything to compute; expected at least one row")
         return axes, size
 
     def share(self, flat: Sequence[Any] = ()) -> tuple[int, int]:
         """Return `(own, total)`: this process has `own` of every `total` rows. A nested map is complete on each member:
         `(1, 1)`."""
-        if any(frame.trace is None for frame in trace_state.axes):
+        if trace_state.axes and any(frame.trace is None for frame in trace_state.axes):
             return 1, 1
         share = getattr(hooks.dispatcher, "share", None)  # optional: a plugin without it has one process
         own, total = (1, 1) if share is None else share(self.devices, self.backend)
         if not own:
             raise ValueError(f"{self.error_prefix}: devices has none of this process, so it has no rows to pass: call "
-                             "it in the processes whose devices are named")
+                             "it in the "
+                             "processes whose devices are named")
         return own, total
 
     def _own_rows(self) -> int | None:
@@ -142,19 +132,20 @@ class PmapSpec(MapSpec):
         own, total = self.share()
         if rows * own % total:
             raise ValueError(f"{self.error_prefix}: axis_size is the number of rows in all processes together; {rows} "
-                             f"cannot be shared out evenly by {total} "
-                             f"{'processes' if self.devices is None else 'devices'}")
+                             "cannot be shared "
+                             f"out evenly by {total} {'processes' if self.devices is None else 'devices'}")
         return rows * own // total
 
-    def _stage(self, args: Sequence[Any], kwargs: dict[str, Any], avals: Sequence[Any], flat: Sequence[Any], tree: Any,
-               static: Any, rows: int | None) -> StagedProgram:
+    def _trace_map(self, args: Sequence[Any], kwargs: dict[str, Any], flat: Sequence[Any], rows: int | None,
+                   avals: Sequence[Any], tree: Any, static: Any) -> StagedProgram:
         axes, here = self.axes_and_size(args, kwargs, flat, tree)
         check_axis_name_unbound(self.error_prefix, self.axis_name)
         own, total = self.share()
         size = here * total // own if rows is None else rows  # size of the axis in all processes
         if rows is None and size * own != here * total:
             raise ValueError(f"{self.error_prefix}: devices names {total} devices, {own} of them of this process, "
-                             f"which has {here} rows. Name a device for each row of each process")
+                             f"which has {here} "
+                             "rows. Name a device for each row of each process")
         parts = [a if axis is None else shaped(a.shape[:axis] + a.shape[axis + 1:], a.dtype, a.weak_type)
                  for a, axis in zip(avals, axes)]
         out_tree = None
@@ -184,8 +175,9 @@ class PmapSpec(MapSpec):
         further = frozenset([f.name for f in trace_state.axes])
         # a value that varies over an outer axis of the same name is one value inside
         if self.axis_name in further and outer:
-            marks = [a.varying_axes - mine for a in closed.in_avals[:len(outer)]]
-            closed = annotate_varying_axes(closed, [*marks, *[a.varying_axes for a in parts]], further)
+            closed = annotate_varying_axes(closed, [*[a.varying_axes - mine for a in closed.in_avals[:len(outer)]],
+                                                    *[a.varying_axes for a in parts]],
+                                   further)
         if size > 1:  # on one device nothing varies
             self._check_uniform(closed, ins, targets, further | mine, out_tree)
         closed = drop_redundant_collectives(closed, {self.axis_name: size})
@@ -218,27 +210,24 @@ class PmapSpec(MapSpec):
             return
         overs: Any = [a.varying_axes for a in closed.out_avals]
         if type(self.axis_name) is UnnamedAxis:
-            marks = [a.varying_axes if axis is None else a.varying_axes | {self.axis_name}
-                     for a, axis in zip(closed.in_avals, in_axes)]
+            marks = [a.varying_axes if axis is None else a.varying_axes | {self.axis_name} for a,
+                     axis in zip(closed.in_avals, in_axes)]
             overs = infer_varying_axes(closed, marks, bound)
         for i, (axis, over) in enumerate(zip(out_axes, overs)):
             if axis is None and self.axis_name in over:
                 raise ValueError(f"{self.error_prefix}: out_axes is None for {result_path(out_tree, i)}, but it may "
-                                 f"differ between the devices of the mapped axis{describe_origin(closed, i)}. Make it "
-                                 "the same on all of them, with lax.psum, pmean, pmax or all_gather over the axis, or "
-                                 "give it an axis in out_axes and take a row")
-
-    def argument_path(self, tree: Any, i: int) -> str:
-        """Return the user's name of a flat argument: `params['w'][0]`."""
-        return self.axes.argument_path(tree, i)
+                                 "differ between the "
+                                 f"devices of the mapped axis{describe_origin(closed, i)}. Make it the same on all of "
+                                 "them, with "
+                                 "lax.psum, pmean, pmax or all_gather over the axis, or give it an axis in out_axes and take a "
+                                 "row")
 
     def describe_axis_size(self, staged: StagedProgram, tree: Any) -> str:
         """Describe the size of the mapped axis: the first mapped argument and its number of rows, or `axis_size`."""
         e, start = staged.closed.jaxpr.eqns[0], len(staged.outer)
         for i, (v, axis) in enumerate(zip(e.invars[start:], e.params["in_axes"][start:])):
             if axis is not None:
-                return (f"{self.axes.argument_path(tree, i)}, {v.aval.str_long()}, has {v.aval.shape[axis]} rows "
-                        f"along axis {axis}")
+                return f"{self.argument_path(tree, i)}, {v.aval.str_long()}, has {v.aval.shape[axis]} rows along axis {axis}"
         return f"axis_size is {e.params['axis_size']}"
 
 

@@ -14,7 +14,7 @@ from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, Var, prims, shaped,
 from lamina_ir.extend import (explain_mismatch, check_uniform_control_flow, infer_equation_types, annotate_varying_axes,
                               drop_redundant_collectives)
 from lamina_tracing import hooks
-from lamina_tracing.extend import (AxisFrame, JitSpec, FunctionCache, StagedProgram, argument_name, argument_path,
+from lamina_tracing.extend import (AxisFrame, FunctionCache, StagedProgram, argument_name,
                                    api_boundary, extend_axis_env, flatten_results, trace_state, result_path, stage,
                                    typeof)
 
@@ -54,11 +54,7 @@ class ShardMapSpec(MapSpec):
 
     def __init__(self, fun: Callable[..., Any], mesh: Mesh | None, in_specs: Any, out_specs: Any, check: bool = True,
                  auto: frozenset[Hashable] = frozenset(), names: frozenset[Hashable] = frozenset()) -> None:
-        self._jit = JitSpec(fun, call="shard_map")
-        self.fun, self.call = fun, "shard_map"
-        self.name, self.function_key, self.statics = self._jit.name, self._jit.function_key, self._jit.statics
-        self.donate_argnums = self._jit.donate_argnums
-        self.error_prefix = f"shard_map of `{self.name}`"
+        super().__init__("shard_map", fun)
         self.mesh = mesh
         self.in_specs = tuple(in_specs) if isinstance(in_specs, list) else in_specs
         self.out_specs, self.check, self.auto, self.names = out_specs, check, auto, names
@@ -66,14 +62,13 @@ class ShardMapSpec(MapSpec):
             for path, x in trees.tree_leaves_with_path(specs, is_leaf=_is_spec):
                 if not _is_spec(x):
                     raise TypeError(f"{self.error_prefix}: {what}{trees.keystr(path)}: expected a PartitionSpec, as "
-                                    f"P('x', None), or P() for a replicated array; got {type(x).__name__}: {x!r:.60}")
-        self.programs: dict[Any, StagedProgram] = {}
+                                    "P('x', None), "
+                                    f"or P() for a replicated array; got {type(x).__name__}: {x!r:.60}")
         if mesh is not None:
             self._axes(mesh)
-        options = mesh, *[part for specs in (self.in_specs, out_specs)
-                          for leaves, tree in [trees.tree_flatten(specs, _is_spec)] for part in (tuple(leaves), tree)]
-        self.options_key: Any = (*options, check, auto, names)
-        self.programs = _programs.get_table(self.function_key).setdefault(self.options_key, self.programs)
+        leaves = [part for specs in (self.in_specs, out_specs)
+                  for leaves, tree in [trees.tree_flatten(specs, _is_spec)] for part in (tuple(leaves), tree)]
+        self._share_programs(_programs, (mesh, *leaves, check, auto, names))
 
     def share(self, flat: Sequence[Any] = ()) -> Mesh:
         """Return the mesh of a call."""
@@ -87,15 +82,9 @@ class ShardMapSpec(MapSpec):
         """Return the flat arguments, their tree, and ()."""
         if kwargs:
             raise TypeError(f"{self.error_prefix}: in_specs are by position; got the keyword arguments "
-                            f"{', '.join(kwargs)}. Give them by position, or bind them with functools.partial")
-        return self._jit.split(args, kwargs)
-
-    def argument_path(self, tree: Any, i: int) -> str:
-        return argument_path(tree, i, self.fun)
-
-    def describe_axis_size(self, staged: StagedProgram, tree: Any) -> None:
-        """Return None: there is no mapped axis of rows."""
-        return None
+                            f"{', '.join(kwargs)}. Give "
+                            "them by position, or bind them with functools.partial")
+        return super().split(args, kwargs)
 
     def _axes(self, mesh: Mesh) -> tuple[dict[Hashable, int], tuple[Hashable, ...]]:
         """Return name -> size of the axes that the function sees, and the axes left to the compiler."""
@@ -103,7 +92,8 @@ class ShardMapSpec(MapSpec):
             for name in names:
                 if name not in mesh.shape:
                     raise ValueError(f"{self.error_prefix}: {what} names the axis {name!r}, which {mesh} does not "
-                                     f"have. Its axes are {', '.join(map(repr, mesh.axis_names))}")
+                                     "have. Its axes are "
+                                     f"{', '.join(map(repr, mesh.axis_names))}")
         auto = tuple([name for name in mesh.axis_names if name in self.auto or self.names and name not in self.names])
         return {name: n for name, n in mesh.shape.items() if name not in auto}, auto
 
@@ -119,8 +109,9 @@ class ShardMapSpec(MapSpec):
         for names in dims:
             if names is None:
                 raise ValueError(f"{self.error_prefix}: {what}: {spec!r} leaves a dimension to the compiler; a "
-                                 "device's block has a shape. Write None for a dimension that is not split, or leave "
-                                 "an axis of the mesh out with auto=")
+                                 "device's block has "
+                                 "a shape. "
+                                 "Write None for a dimension that is not split, or leave an axis of the mesh out with auto=")
             for name in names:
                 if name in auto:
                     raise ValueError(f"{self.error_prefix}: {what}: {spec!r} names the axis {name!r}, which is left to the "
@@ -136,7 +127,8 @@ class ShardMapSpec(MapSpec):
             pass
         if not isinstance(specs, tuple) or len(specs) != len(args):
             raise ValueError(f"{self.error_prefix}: in_specs has an entry for each argument; got {specs!r:.100} for "
-                             f"{len(args)} argument{'s' * (len(args) != 1)}")
+                             f"{len(args)} "
+                             f"argument{'s' * (len(args) != 1)}")
         for k, (entry, argument) in enumerate(zip(specs, args)):
             text = explain_mismatch(trees.tree_structure(entry, is_leaf=_is_spec), argument)
             if text is not None:
@@ -165,13 +157,14 @@ class ShardMapSpec(MapSpec):
             if n % count:
                 over = " and ".join([f"{name!r} of size {sizes[name]}" for name in names])
                 raise ValueError(f"{self.error_prefix}: {what()}, {x.str_long()}, has length {n} along dimension {d}, "
-                                 f"which cannot be split evenly over the mesh ax{'e' if len(names) > 1 else 'i'}s "
-                                 f"{over}. Pad it, or leave the dimension whole")
+                                 "which cannot be "
+                                 f"split evenly over the mesh ax{'e' if len(names) > 1 else 'i'}s {over}. Pad it, or leave "
+                                 "the dimension whole")
             shape.append(n // count)
         return shaped(tuple(shape), x.dtype, x.weak_type)
 
-    def _stage(self, args: Sequence[Any], kwargs: dict[str, Any], avals: Sequence[Any], flat: Sequence[Any], tree: Any,
-               static: Any, rows: int | None) -> StagedProgram:
+    def _trace_map(self, args: Sequence[Any], kwargs: dict[str, Any], flat: Sequence[Any], rows: int | None,
+                   avals: Sequence[Any], tree: Any, static: Any) -> StagedProgram:
         mesh = self.share()
         sizes, auto = self._axes(mesh)
         mine, out_tree = frozenset(sizes), None
@@ -200,8 +193,9 @@ class ShardMapSpec(MapSpec):
                 for i, (spec, a) in enumerate(zip(self._of_results(out_tree), closed.out_avals))]
         further = frozenset([f.name for f in trace_state.axes])
         if outer and mine & further:  # a value that varies over an outer axis of the same name is one value inside
-            marks = [a.varying_axes - mine for a in closed.in_avals[:len(outer)]]
-            closed = annotate_varying_axes(closed, [*marks, *[a.varying_axes for a in parts]], further)
+            closed = annotate_varying_axes(closed, [*[a.varying_axes - mine for a in closed.in_avals[:len(outer)]],
+                                                    *[a.varying_axes for a in parts]],
+                                   further)
         self._check_uniform(closed, outs, sizes, out_tree)
         closed = drop_redundant_collectives(closed, sizes)
         entries = (*[(None,) * typeof(x).ndim for x in outer], *ins)
@@ -210,8 +204,8 @@ class ShardMapSpec(MapSpec):
         whole = [Var(typeof(x)) for x in outer] + [Var(a) for a in avals]
         params, types = infer_equation_types(prims.shard_map_p, [v.aval for v in whole], params, further)
         results = [Var(a) for a in types]
-        eqn = Eqn(prims.shard_map_p, whole, results, params)
-        return StagedProgram(ClosedJaxpr(Jaxpr([], whole, [eqn], results)), outer, out_tree)
+        return StagedProgram(ClosedJaxpr(Jaxpr([], whole, [Eqn(prims.shard_map_p, whole, results, params)], results)),
+                             outer, out_tree)
 
     def _check_uniform(self, closed: ClosedJaxpr, outs: Sequence[Any], sizes: dict[Hashable, int], out_tree: Any) -> None:
         """Raise ValueError if a result may differ over an axis that its spec leaves out, or devices may take different
@@ -225,10 +219,12 @@ class ShardMapSpec(MapSpec):
             named = {name for kind in entry if kind is not None for name in kind.names}
             for name in sizes:
                 if name in aval.varying_axes and name not in named and sizes[name] > 1:
-                    raise ValueError(f"{self.error_prefix}: out_specs for {result_path(out_tree, i)} leaves out the "
-                                     f"mesh axis {name!r}, but it may differ over that{describe_origin(closed, i)}. "
-                                     "Make it the same on all devices, with lax.psum, pmean, pmax or all_gather over "
-                                     f"{name!r}, or name the axis in its spec; check_rep=False takes one device's")
+                    raise ValueError(f"{self.error_prefix}: out_specs for {result_path(out_tree, i)} leaves out the mesh axis "
+                                     f"{name!r}, but "
+                                     f"it may differ over that{describe_origin(closed, i)}. Make it the same on all "
+                                     "devices, with "
+                                     f"lax.psum, pmean, pmax or all_gather over {name!r}, or name the axis in its spec; "
+                                     "check_rep=False takes one device's")
 
 
 def _forget_devices(is_closed: Callable[[Any], bool]) -> None:

@@ -14,7 +14,7 @@ from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, Var, prims, shaped,
 from lamina_ir.extend import (check_uniform_control_flow, stack_depth, infer_equation_types, annotate_varying_axes,
                               drop_redundant_collectives)
 from lamina_tracing import hooks
-from lamina_tracing.extend import (AxisFrame, JitSpec, FunctionCache, StagedProgram, bind, api_boundary,
+from lamina_tracing.extend import (AxisFrame, FunctionCache, StagedProgram, bind, api_boundary,
                                    extend_axis_env, flatten_results, trace_state, result_path, stage, typeof)
 
 from .._mesh.axis_mappings import AxisMappings, AxisMapping, check_axis_resources, check_axis_sizes
@@ -54,15 +54,12 @@ class XmapSpec(MapSpec):
     { lambda ; a:f32[]{i}. let b:f32[]{i} = mul a 2.0:f32[] in (b,) }
     """
 
-    call = "xmap"
     hint = ". Arguments are arrays and trees of them; close over other values"
 
     def __init__(self, fun: Callable[..., Any], in_axes: Any, out_axes: Any, *, axis_sizes: Any = None,
                  axis_resources: Any = None, donate_argnums: Any = (), backend: str | None = None) -> None:
-        self._jit = JitSpec(fun, donate_argnums=donate_argnums, call="xmap")
-        self.fun, self.name, self.function_key, self.statics = fun, self._jit.name, self._jit.function_key, self._jit.statics
-        self.error_prefix = lead = f"xmap of `{self.name}`"
-        self.donate_argnums, self.backend = self._jit.donate_argnums, backend
+        super().__init__("xmap", fun, donate_argnums=donate_argnums)
+        self.backend, lead = backend, self.error_prefix
         if backend is not None and not isinstance(backend, str):
             raise TypeError(f"{lead}: backend must be the name of a platform, as 'cpu'; got {type(backend).__name__}: "
                             f"{backend!r:.80}")
@@ -74,24 +71,22 @@ class XmapSpec(MapSpec):
                 raise ValueError(f"{lead}: out_axes names the axis {name!r}, which is in neither in_axes nor axis_sizes; those "
                                  f"are {', '.join(map(repr, self.names)) or 'none'}. Give its size in axis_sizes")
         self.resources = check_axis_resources(lead, axis_resources, self.names)
-        # another xmap of the same function with equal options shares the programs
-        self.options_key = (self.ins.key, self.outs.key, tuple(self.given_sizes.items()), tuple(self.resources.items()),
-                         self.donate_argnums, backend)
-        self.programs: dict[Any, StagedProgram] = _programs.get_table(self.function_key).setdefault(self.options_key, {})
+        self._share_programs(_programs, (self.ins.key, self.outs.key, tuple(self.given_sizes.items()),
+                                         tuple(self.resources.items()), self.donate_argnums, backend))
 
     def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
         """Return the flat arguments, their tree, and the (empty) key of static arguments."""
         if kwargs:
             raise TypeError(f"{self.error_prefix}: keyword arguments are not supported, since in_axes describes positional "
                             f"arguments; got {', '.join([f'`{k}`' for k in kwargs])}. Give them by position")
-        return self._jit.split(args, kwargs)
+        return super().split(args, kwargs)
 
     def share(self, flat: Sequence[Any] = ()) -> bool:
         """Return whether some argument is a global array; then all arguments and results are global."""
         return bool(self.resources) and (in_global_view() or any(map(is_global_array, flat)))
 
-    def _stage(self, args: Sequence[Any], kwargs: dict[str, Any], avals: Sequence[Any], flat: Sequence[Any], tree: Any,
-               static: Any, rows: int | None) -> StagedProgram:
+    def _trace_map(self, args: Sequence[Any], kwargs: dict[str, Any], flat: Sequence[Any], rows: int | None,
+                   avals: Sequence[Any], tree: Any, static: Any) -> StagedProgram:
         for frame in trace_state.axes:
             if frame.name in self.names:
                 raise ValueError(f"{self.error_prefix}: the axis name {frame.name!r} is bound already, by a map "
@@ -239,14 +234,6 @@ class XmapSpec(MapSpec):
         except ProgramError as e:
             raise ValueError(f"{self.error_prefix}: {e}") from None
         return tiles, resources, turns
-
-    def argument_path(self, tree: Any, i: int) -> str:
-        """Return the user's name of a flat argument: `params['w'][0]`."""
-        return self._jit.argument_path(tree, i)
-
-    def describe_axis_size(self, staged: StagedProgram, tree: Any) -> str | None:
-        """Return None: the maps inside describe their own sizes."""
-        return None
 
     def bind_program(self, staged: StagedProgram, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
         """Bind a traced program as one `xmap` equation, under the transformations of its arguments."""

@@ -200,26 +200,8 @@ def expand_axes(body: ClosedJaxpr, marks: Sequence[frozenset[Any]], axes: Axes, 
       The program, (name, number of iterations) of the new serial axes, (name, size) of the new local axes, and for each
       old axis the names of its new ones.
     """
-    over, loops = dict(resources), dict(serial_axes)
-    taken = {*around, *[name for name, _ in axes]}
-
-    def label(name: Hashable, what: str) -> str:
-        text = f"{name} {what}"
-        while text in taken:
-            text += "'"
-        taken.add(text)
-        return text
-
-    serial_name = {name: label(name, "turn") for name, _ in axes if name in loops}
-    local_name = {name: label(name, "within") for name, _ in axes}
-    local_sizes = {name: size // math.prod([loops.get(name, 1), *[around[r] for r in over.get(name, ())]])
-                   for name, size in axes}
-    # With one local position there is no local axis: XLA chooses any layout along an axis of length 1, and inserts
-    # copies.
-    new_names: dict[Hashable, tuple[Hashable, ...]] = {
-        name: (serial_name[name],) if name in serial_name and local_sizes[name] == 1
-        else (*([serial_name[name]] if name in serial_name else []), local_name[name])
-        for name, _ in axes}
+    over = dict(resources)
+    serial_name, local_name, local_sizes, new_names = _name_new_axes(axes, over, dict(serial_axes), around)
     table = {name: (*over.get(name, ()), *new_names[name]) for name, _ in axes}
     sizes: dict[Hashable, int] = {**around, **{serial_name[name]: n for name, n in serial_axes}}
     sizes.update({local_name[name]: n for name, n in local_sizes.items()})
@@ -247,6 +229,31 @@ def expand_axes(body: ClosedJaxpr, marks: Sequence[frozenset[Any]], axes: Axes, 
     everywhere = frozenset(around).union(*table.values())
     return (annotate_varying_axes(program, new, everywhere), tuple([(serial_name[name], n) for name, n in serial_axes]),
             tuple([(local_name[name], n) for name, n in local_sizes.items() if local_name[name] in new_names[name]]), new_names)
+
+
+def _name_new_axes(axes: Axes, over: Mapping[Hashable, tuple[Hashable, ...]], loops: Sizes, around: Sizes) -> tuple[
+        dict[Hashable, str], dict[Hashable, str], dict[Hashable, int], dict[Hashable, tuple[Hashable, ...]]]:
+    """Return, for each axis, the names of its serial and of its local axis, its local size, and the names it becomes."""
+    taken = {*around, *[name for name, _ in axes]}
+
+    def label(name: Hashable, what: str) -> str:
+        text = f"{name} {what}"
+        while text in taken:
+            text += "'"
+        taken.add(text)
+        return text
+
+    serial_name = {name: label(name, "turn") for name, _ in axes if name in loops}
+    local_name = {name: label(name, "within") for name, _ in axes}
+    local_sizes = {name: size // math.prod([loops.get(name, 1), *[around[r] for r in over.get(name, ())]])
+                   for name, size in axes}
+    # With one local position there is no local axis: XLA chooses any layout along an axis of length 1, and inserts
+    # copies.
+    new_names: dict[Hashable, tuple[Hashable, ...]] = {
+        name: (serial_name[name],) if name in serial_name and local_sizes[name] == 1
+        else (*([serial_name[name]] if name in serial_name else []), local_name[name])
+        for name, _ in axes}
+    return serial_name, local_name, local_sizes, new_names
 
 
 def _indices(e: Eqn, names: Sequence[Hashable], sizes: Sizes) -> list[Eqn]:

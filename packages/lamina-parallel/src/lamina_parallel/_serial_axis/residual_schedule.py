@@ -30,56 +30,74 @@ def delay_equations(eqns: Sequence[Eqn], boundary_eqns: Sequence[tuple[int, Eqn]
       phase: variable -> the phase that computes it.
       always_stored: values that a collective reads at a boundary, and results.
     """
-    due: dict[Any, int] = {}  # variable -> last phase that may compute it, as the boundary after that phase reads it
-    for at, e in boundary_eqns:
-        for v in e.invars:
-            due[v] = min(at - 1, due.get(v, at))
-    made: dict[Any, Eqn] = {v: e for e in eqns for v in e.outvars}
-    readers: dict[Any, Counter[int]] = {}  # variable -> phase -> number of equations that read it there
-    for e in eqns:
-        for v in {*e.invars}:
-            readers.setdefault(v, Counter())[get_phase(e, phase)] += 1
-
-    def first_reader(e: Eqn) -> int | None:
-        """Return the first phase that needs a result of the equation; None if nothing reads it."""
-        phases = [p for v in e.outvars for p, n in readers.get(v, {}).items() if n]
-        return min([*phases, *[due[v] for v in e.outvars if v in due]], default=None)
-
-    def move(e: Eqn, old: int, new: int) -> None:
-        for v in {*e.invars}:
-            readers[v][old] -= 1
-            readers[v][new] += 1
-
-    def is_dropped(v: Any) -> bool:
-        """Return whether a value is dropped after its phase because no later phase reads it."""
-        return v not in always_stored and not any(n and p > phase[v] for p, n in readers.get(v, {}).items())
-
+    readers = _Readers(eqns, boundary_eqns, phase, always_stored)
+    producers: dict[Any, Eqn] = {v: e for e in eqns for v in e.outvars}
     for e in reversed(eqns):
-        new = first_reader(e)
-        if new is None or new <= get_phase(e, phase):
-            continue
-        # Moving `e` alone stops storing its results (`gain` bytes) and starts storing its operands (`edge`). If that
-        # costs more, the producers of the operands that no earlier phase needs move too, until the edge is small
-        # enough.
-        group, old = [e], {id(e): get_phase(e, phase)}
-        gain = _count_bytes([v for v in e.outvars if v not in always_stored and not any(
-            n and p > new for p, n in readers.get(v, {}).items())])
-        edge = {v for v in e.invars if v in phase and is_dropped(v)}
-        move(e, old[id(e)], new)
-        while edge and _count_bytes(edge) > gain and len(group) < _FAR:
-            producer = next((made[v] for v in edge if (first_reader(made[v]) or 0) >= new), None)
-            if producer is None:
-                break
-            group.append(producer)
-            old[id(producer)] = get_phase(producer, phase)
-            edge = edge.difference(producer.outvars) | {v for v in producer.invars if v in phase and is_dropped(v)}
-            move(producer, old[id(producer)], new)
-        is_worth_it = gain and _count_bytes(edge) <= gain
-        for e in group:
-            if is_worth_it:
-                phase.update(dict.fromkeys(e.outvars, new))
-            else:
-                move(e, new, old[id(e)])
+        new = readers.first_phase(e)
+        if new is not None and new > get_phase(e, phase):
+            _delay_equation(e, new, producers, phase, readers)
+
+
+class _Readers:
+    """The phases that read each value, while `delay_equations` moves equations. Arguments: as of that function."""
+
+    def __init__(self, eqns: Sequence[Eqn], boundary_eqns: Sequence[tuple[int, Eqn]], phase: dict[Any, int],
+                 always_stored: set[Any]) -> None:
+        self.phase, self.always_stored = phase, always_stored
+        # variable -> last phase that may compute it, as the boundary after that phase reads it
+        self.due: dict[Any, int] = {}
+        for at, e in boundary_eqns:
+            for v in e.invars:
+                self.due[v] = min(at - 1, self.due.get(v, at))
+        self.counts: dict[Any, Counter[int]] = {}  # variable -> phase -> number of equations that read it there
+        for e in eqns:
+            for v in {*e.invars}:
+                self.counts.setdefault(v, Counter())[get_phase(e, phase)] += 1
+
+    def first_phase(self, e: Eqn) -> int | None:
+        """Return the first phase that needs a result of the equation; None if nothing reads it."""
+        phases = [p for v in e.outvars for p, n in self.counts.get(v, {}).items() if n]
+        return min([*phases, *[self.due[v] for v in e.outvars if v in self.due]], default=None)
+
+    def move(self, e: Eqn, old: int, new: int) -> None:
+        """Count an equation as a reader in another phase."""
+        for v in {*e.invars}:
+            self.counts[v][old] -= 1
+            self.counts[v][new] += 1
+
+    def is_stored_after(self, v: Any, phase: int) -> bool:
+        """Return whether a value is stored after a phase, because a later phase reads it or it is stored in any case."""
+        return v in self.always_stored or any(n and p > phase for p, n in self.counts.get(v, {}).items())
+
+    def dropped_operands(self, e: Eqn) -> set[Any]:
+        """Return the operands that are dropped after their own phase; storing them costs memory."""
+        return {v for v in e.invars if v in self.phase and not self.is_stored_after(v, self.phase[v])}
+
+
+def _delay_equation(e: Eqn, new: int, producers: dict[Any, Eqn], phase: dict[Any, int], readers: _Readers) -> None:
+    """Move an equation to a later phase, with the producers of its operands where that is needed to save memory.
+
+    Moving `e` alone stops storing its results (`gain` bytes) and starts storing its operands (`edge`). If that costs
+    more, the producers of the operands that no earlier phase needs move too, until the edge is small enough.
+    """
+    group, old = [e], {id(e): get_phase(e, phase)}
+    gain = _count_bytes([v for v in e.outvars if not readers.is_stored_after(v, new)])
+    edge = readers.dropped_operands(e)
+    readers.move(e, old[id(e)], new)
+    while edge and _count_bytes(edge) > gain and len(group) < _FAR:
+        producer = next((producers[v] for v in edge if (readers.first_phase(producers[v]) or 0) >= new), None)
+        if producer is None:
+            break
+        group.append(producer)
+        old[id(producer)] = get_phase(producer, phase)
+        edge = edge.difference(producer.outvars) | readers.dropped_operands(producer)
+        readers.move(producer, old[id(producer)], new)
+    is_worth_it = gain and _count_bytes(edge) <= gain
+    for moved in group:
+        if is_worth_it:
+            phase.update(dict.fromkeys(moved.outvars, new))
+        else:
+            readers.move(moved, new, old[id(moved)])
 
 
 def repeat_cheap_equations(eqns: Sequence[Eqn], phase: dict[Any, int], always_stored: set[Any], count: int) -> list[list[Eqn]]:

@@ -8,16 +8,16 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Iterator
-from opcode import opmap
 from typing import Any
 
 import numpy as np
 from lamina_ir import ShapedArray, config, dtypes, register_aval, shaped
 from lamina_ir.extend import get_key_data
 
+from .operator_expressions import is_operator_expression
 from .tracer import Tracer
 
-__all__ = ["HostArray", "get_aval_and_ndarray", "is_operator_expression", "set_known", "wrap_ndarray"]
+__all__ = ["HostArray", "get_aval_and_ndarray", "set_known", "wrap_ndarray"]
 
 _IN_PLACE_METHODS = ("fill", "itemset", "put", "resize", "setfield", "setflags", "__setstate__")
 _READ_ONLY_ATTRIBUTES = frozenset(("_aval_and_ndarray", "aval", "base", "data", "dtype", "flat", "imag", "real",
@@ -231,12 +231,6 @@ _REFLECTED = {"add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__",
               "floor_divide": "__rfloordiv__", "remainder": "__rmod__", "bitwise_and": "__rand__", "bitwise_or": "__ror__",
               "bitwise_xor": "__rxor__", "left_shift": "__rlshift__", "right_shift": "__rrshift__", "equal": "__eq__",
               "not_equal": "__ne__", "less": "__gt__", "less_equal": "__ge__", "greater": "__lt__", "greater_equal": "__le__"}
-_OPERATORS = frozenset((opmap["BINARY_OP"], opmap["COMPARE_OP"]))
-
-
-def is_operator_expression(caller: Any) -> bool:
-    """Return whether a frame executes an operator (`x + y`), not a call (`np.add(x, y)`): both call `__array_ufunc__`."""
-    return caller.f_code.co_code[caller.f_lasti] in _OPERATORS
 
 
 def _raise_immutable(name: str) -> Any:

@@ -20,6 +20,7 @@ from .tracer import Tracer
 __all__ = ["StagingTrace", "StagingTracer", "eval_jaxpr", "jaxpr_as_fun", "stage"]
 
 _NUMBERS = frozenset((bool, int, float, complex))
+_enable_checks, _debug_key_reuse = config.enable_checks, config.debug_key_reuse
 # The staged function, for errors: (call, function, tree of its arguments or None, static positions).
 StagedFunctionInfo = tuple[str, Callable[..., Any], Any, Collection[int]]
 
@@ -153,10 +154,13 @@ class StagingTrace(Trace):
     def to_jaxpr(self, arguments: Sequence[StagingTracer], outs: Sequence[Any]) -> ClosedJaxpr:
         """Return the recorded program from these arguments to these results."""
         outvars = [self.lift(o) for o in outs]
+        invars = [a._var for a in arguments]
+        if not self.consts:
+            return ClosedJaxpr(Jaxpr([], invars, self.eqns, outvars), [])
         values = [self._snapshot(x, var.aval.dtype) if isinstance(x, np.ndarray) and not isinstance(x, HostArray) else x
                   for x, var in self.consts.values()]
         constvars = [var for _, var in self.consts.values()]
-        return ClosedJaxpr(Jaxpr(constvars, [a._var for a in arguments], self.eqns, outvars), values)
+        return ClosedJaxpr(Jaxpr(constvars, invars, self.eqns, outvars), values)
 
 
 def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
@@ -166,13 +170,13 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
     Args:
       fun: takes one array per aval and returns a list of arrays.
       in_avals: the argument types.
-      function_info: description for errors: (call, the user's function, the tree of its arguments or None, positions of static
+      function_info: for errors: (call, the user's function, the tree of its arguments or None, positions of static
         arguments).
     Returns:
       The program, and the values of enclosing traces that it uses, which are its leading arguments. Concrete values
       that it closes over are its constants.
     Raises:
-      RuntimeError: config no_tracing is set, and `about` names a user's function.
+      RuntimeError: config no_tracing is set, and `function_info` names a user's function.
 
     >>> closed, outer = stage(lambda x: [x * x], [aval_of(1.0)])
     >>> print(closed, outer)
@@ -208,10 +212,8 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
             # inside an inlined comprehension skips every `finally`.
             arguments = trace.arguments = list(map(trace.new_argument, in_avals))
             closed = trace.to_jaxpr(arguments, fun(*arguments))
-            if config.enable_checks.value:
-                check(closed)
-            if config.debug_key_reuse.value:
-                check_key_uses(closed)
+            if _enable_checks.ever_enabled or _debug_key_reuse.ever_enabled:
+                _check_staged(closed)
         finally:
             _end_staging(trace, before, gc_was_enabled)
     except BaseException:
@@ -219,7 +221,22 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
         raise
     finally:
         drop_cached_caller(sys._getframe())
-    # Values of enclosing traces must become operands, so that those traces handle them; constants stay concrete values.
+    return _pass_outer_values(closed) if closed.consts else (closed, [])
+
+
+def _check_staged(closed: ClosedJaxpr) -> None:
+    """Run the checks of a staged program that are turned on."""
+    if _enable_checks.value:
+        check(closed)
+    if _debug_key_reuse.value:
+        check_key_uses(closed)
+
+
+def _pass_outer_values(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
+    """Make values of enclosing traces among the constants the leading arguments; return the program and these values.
+
+    As operands they are handled by their traces; the other constants stay concrete values.
+    """
     outer = [c for c in closed.consts if isinstance(c, Tracer)]
     if not outer:
         return closed, outer

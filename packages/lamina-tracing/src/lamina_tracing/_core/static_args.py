@@ -38,20 +38,20 @@ def as_tuple(call: str, what: str, value: Any, kind: type) -> tuple[Any, ...]:
         found = tuple(value)
     except TypeError:
         found = (value,)
-    if not all(isinstance(v, kind) or (kind is int and hasattr(v, "__index__")) for v in found):
-        raise TypeError(f"{call}: {what} expects {kind.__name__} or a sequence of them; got {value!r}")
+    for v in found:
+        if not isinstance(v, kind) and not (kind is int and hasattr(v, "__index__")):
+            raise TypeError(f"{call}: {what} expects {kind.__name__} or a sequence of them; got {value!r}")
     return found
 
 
-def _check_names(call: str, fun: Any, what: str, names: Sequence[str]) -> None:
-    """Raise ValueError if a name is not a parameter of `fun`, and `fun` has no `**kwargs`."""
-    known = get_parameters(fun) if names else None
+def _check_names(call: str, fun: Any, what: str, names: Sequence[str], known: Any) -> None:
+    """Raise ValueError if a name is not a parameter of `fun`, and `fun` has no `**kwargs`; `known`: its parameters."""
     if known is None or known[3]:
         return
-    unknown = [n for n in names if n not in known[1]]
-    if unknown:
-        raise ValueError(f"{call}: {what} {unknown[0]!r} is no parameter of `{function_name(fun)}`; it has "
-                         f"{', '.join(known[1]) or 'none'}")
+    for name in names:
+        if name not in known[1]:
+            raise ValueError(f"{call}: {what} {name!r} is no parameter of `{function_name(fun)}`; it has "
+                             f"{', '.join(known[1]) or 'none'}")
 
 
 class StaticArgs:
@@ -67,15 +67,15 @@ class StaticArgs:
         nums = as_tuple(call, what, argnums, int)
         names = as_tuple(call, "static_argnames", argnames, str)
         if nums or names:
-            _check_names(call, fun, "static_argnames", names)
-            count = count_positional(fun)
-            nums = tuple(self._from_front(what, n, count) for n in nums)
-            positional, known, _, _ = get_parameters(fun) or ((), (), False, False)
-            limit = len(positional)
+            known = get_parameters(fun)
+            _check_names(call, fun, "static_argnames", names, known)
+            positional = () if known is None else known[0]
+            count = None if known is None or known[2] else len(positional)
+            nums = tuple([self._from_front(what, n, count) for n in nums])
             if argnames is None:
-                names = tuple(known[n] for n in nums if n < min(limit, len(known)))
+                names = tuple([positional[n] for n in nums if n < len(positional)])
             elif argnums is None:
-                nums = tuple(known.index(n) for n in names if n in known[:limit])
+                nums = tuple([positional.index(n) for n in names if n in positional])
         self.nums = frozenset(nums)
         self.names = frozenset(names)
         self.any = bool(self.nums or self.names)
@@ -90,13 +90,15 @@ class StaticArgs:
 
     def donated(self, argnums: Any, argnames: Any) -> frozenset[int]:
         """Return the positions of arguments donated by position or by name. ValueError if one is also static."""
+        if (argnums is None or type(argnums) is tuple and not argnums) and argnames is None:
+            return frozenset()
         nums = as_tuple(self.call, "donate_argnums", argnums, int)
         names = as_tuple(self.call, "donate_argnames", argnames, str)
         if nums:
             count = count_positional(self.fun)
             nums = tuple(self._from_front("donate_argnums", n, count) for n in nums)
         if names:
-            _check_names(self.call, self.fun, "donate_argnames", names)
+            _check_names(self.call, self.fun, "donate_argnames", names, get_parameters(self.fun))
             known = parameter_names(self.fun) or ()
             nums += tuple(known.index(n) for n in names if n in known)
         both = self.nums.intersection(nums)
@@ -120,9 +122,14 @@ class StaticArgs:
 
         The key holds the type of each value, because `1 == 1.0 == True` would otherwise share a program.
         """
-        dynamic = tuple(a for i, a in enumerate(args) if i not in self.nums)
-        static: list[tuple[int | str, Any]] = [(i, a) for i, a in enumerate(args) if i in self.nums]
+        dynamic: list[Any] = []
+        static: list[tuple[int | str, Any]] = []
         rest = {}
+        for i, a in enumerate(args):
+            if i in self.nums:
+                static.append((i, a))
+            else:
+                dynamic.append(a)
         for name, value in kwargs.items():
             if name in self.names:
                 static.append((name, value))
@@ -139,12 +146,17 @@ class StaticArgs:
                 raise ValueError(
                     f"{self.call} of `{function_name(self.fun)}`: static {self.describe(where)} must be hashable; got "
                     f"{type(value).__name__}: {value!r:.60}. Use a tuple for a list, or make the argument dynamic") from e
-        return dynamic, rest, tuple((w, type(v), v) for w, v in sorted(static, key=lambda p: str(p[0])))
+        if len(static) > 1:
+            static.sort(key=lambda p: str(p[0]))
+        return tuple(dynamic), rest, tuple([(w, type(v), v) for w, v in static])
 
     def join(self, dynamic: Sequence[Any], kwargs: dict[str, Any], static: Any) -> tuple[list[Any], dict[str, Any]]:
         """The inverse of `split`."""
-        at = {w: v for w, _, v in static if isinstance(w, int)}
-        rest = iter(dynamic)
-        args = [at[i] if i in at else next(rest) for i in range(len(dynamic) + len(at))]
-        named = {w: v for w, _, v in static if isinstance(w, str)}
-        return args, {**kwargs, **named}
+        by_position: dict[Any, Any] = {}
+        named = dict(kwargs)
+        for where, _, value in static:
+            (by_position if isinstance(where, int) else named)[where] = value
+        if not by_position:
+            return list(dynamic), named
+        rest, count = iter(dynamic), len(dynamic) + len(by_position)
+        return [by_position[i] if i in by_position else next(rest) for i in range(count)], named

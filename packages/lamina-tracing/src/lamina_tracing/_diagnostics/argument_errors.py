@@ -25,7 +25,7 @@ __all__ = ["RENAMED_ERRORS", "rename_error", "rename_errors", "translate_error"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 RENAMED_ERRORS = (TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError, NotImplementedError, AttributeError,
-                BufferError)  # error classes that `rename_errors` changes
+                  BufferError)  # error classes that `rename_errors` changes
 
 # Messages of jaxlib: unsortable dict keys, and a static argument that cannot be hashed.
 _UNSORTED = "Comparator raised exception while sorting pytree dictionary keys"
@@ -34,7 +34,7 @@ _UNHASHABLE = re.compile(
 
 
 def translate_error(error: BaseException, call: str | None = None, args: Sequence[Any] = (),
-               kwargs: dict[str, Any] | None = None, statics: Any = None) -> BaseException:
+                    kwargs: dict[str, Any] | None = None, statics: Any = None) -> BaseException:
     """Return the exception to raise instead of a jaxlib error about a static argument or dict keys.
 
     Args:
@@ -111,7 +111,7 @@ def rename_errors(fun: F, name: str = "") -> F:
 
 
 def rename_error(name: str, error: BaseException, fun: Callable[..., Any], args: Sequence[Any] = (),
-                   kwargs: Mapping[str, Any] = MappingProxyType({})) -> None:
+                 kwargs: Mapping[str, Any] = MappingProxyType({})) -> None:
     """Change the text of an error so that it starts with the name of the called function.
 
     Errors raised by a user's function that the library calls stay unchanged. So do errors about values, such as

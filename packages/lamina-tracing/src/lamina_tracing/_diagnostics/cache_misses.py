@@ -45,7 +45,7 @@ def explain_cache_miss(call: str, name: str, fun: Any, key: tuple[Any, ...], kno
     Args:
       call, name: the transformation and the function, as in `jit of f`.
       fun: the function.
-      key: (types, tree, static arguments, axes in scope, settings).
+      key: the signature, see `SignatureCache`.
       known: the keys of the cached programs.
 
     >>> from lamina_tracing import jit
@@ -94,7 +94,9 @@ def _differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> list[str]:
     if old[3] != new[3]:
         found.append(f"mapped axes in scope changed from {old[3]} to {new[3]}")
     if old[4] != new[4]:
-        had, has = config.keyed_values(old[4]), config.keyed_values(new[4])
+        found.append(f"what the map reads from its surroundings changed from {old[4]!r:.200} to {new[4]!r:.200}")
+    if old[5] != new[5]:
+        had, has = config.keyed_values(old[5]), config.keyed_values(new[5])
         found += [f"config {n} changed from {had.get(n)!r} to {v!r}" if n in config.options else
                   "a rule table or a hook changed" for n, v in has.items() if had.get(n) != v]
     return found

@@ -27,7 +27,7 @@ _check = config.check_tracer_leaks
 
 def _note_origins(trace: Trace) -> None:
     """Make `trace` record, for each value it makes, the primitive and its source line."""
-    if not _check.value or trace.outlives_transformation:
+    if not (_check.ever_enabled and _check.value) or trace.outlives_transformation:
         return
     process, origins = trace.process, {}
 

@@ -154,7 +154,7 @@ def capture_scope() -> Callable[[Callable[[], Any]], Any]:
 
 
 def stage_sharing_outer(outer: list[Any], fun: Callable[..., Sequence[Any]],
-               avals: Sequence[ShapedArray]) -> tuple[ClosedJaxpr, list[int]]:
+                        avals: Sequence[ShapedArray]) -> tuple[ClosedJaxpr, list[int]]:
     """Stage a function, and append the values of enclosing traces that it uses to a list shared by several programs.
 
     Args:

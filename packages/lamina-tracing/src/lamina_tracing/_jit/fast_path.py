@@ -16,8 +16,9 @@ from lamina_ir import aval_of, config, trees
 
 from . import hooks
 from .._core.host_array import HostArray
-from .jit_spec import JitSpec, StagedProgram
+from .jit_spec import JitSpec
 from .numpy_evaluator import NumPyEvaluator
+from .signature_cache import StagedProgram
 
 __all__ = ["FastPathCache"]
 

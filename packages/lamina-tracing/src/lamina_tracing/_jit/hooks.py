@@ -30,10 +30,9 @@ from lamina_ir import ClosedJaxpr, Primitive, ShapedArray, config
 from lamina_ir.extend import invalidate_caches
 
 from .._core.array import HostArray
-from .jit_spec import StagedProgram
+from .call_spec import CallSpec
 from .._diagnostics.x64_warning import enable_x64_narrowing_warning
 from .numpy_evaluator import NumPyEvaluator
-from .._core.static_args import StaticArgs
 from .._core.trace import EVALUATION, staging_context_hooks, on_staging
 from .._core.tracer import Tracer
 
@@ -87,84 +86,6 @@ set_evaluator(NumPyEvaluator())
 enable_x64_narrowing_warning(True)
 
 
-class CallSpec(Protocol):
-    """A function and its call options, from which a dispatcher's `jit` or `pmap` makes a callable. `JitSpec` is one.
-
-    Attributes:
-      call: name of the public function that made it: `jit`, `pmap`.
-      fun, name: the user's function, and its name in errors.
-      function_key, options_key: cache key of the function, and key that distinguishes specs of one function.
-      programs: the cached programs, to be cleared.
-      statics: the static arguments (`StaticArgs`).
-      device, backend: where to run, or None.
-      donate_argnums: positions of arguments whose memory may be reused.
-      inline: if called while another function is traced, become part of its program (`inline_call`).
-      is_library_function: the function is defined in a lamina package.
-      keep_unused: pass unused arguments to the device too.
-      in_shardings, out_shardings: shardings of arguments and results, trees of shardings and None.
-      compiler_options: name -> value, or None.
-
-    >>> class Portable:
-    ...     def jit(self, spec: CallSpec):
-    ...         return spec.fun
-    ...     def pmap(self, spec: CallSpec):
-    ...         return spec.make_portable_callable()
-    """
-
-    call: str
-    fun: Callable[..., Any]
-    name: str
-    function_key: Any
-    programs: dict[Any, StagedProgram]
-    statics: StaticArgs
-    device: Any
-    backend: str | None
-    donate_argnums: frozenset[int]
-    inline: bool
-    keep_unused: bool
-    in_shardings: Any
-    out_shardings: Any
-    compiler_options: dict[str, Any] | None
-
-    @property
-    def options_key(self) -> Any: ...
-    @property
-    def is_library_function(self) -> bool: ...
-
-    def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
-        """Return (flat dynamic arguments, their tree, key of the static arguments)."""
-
-    def trace_call(self, args: Sequence[Any], kwargs: dict[str, Any], flat: list[Any], tree: Any, static: Any) -> StagedProgram:
-        """Return the program for arguments of these types, cached or newly traced. It takes `outer`, then `flat`."""
-
-    def argument_path(self, tree: Any, i: int) -> str:
-        """Return the user's name of a flat argument, for errors: `params['w'][0]`."""
-
-    def describe_axis_size(self, staged: StagedProgram, tree: Any) -> str | None:
-        """Describe the argument that determines the size of the map, for errors; None if no argument does.
-
-        An example is `x, float32[9,2], has 9 rows along axis 0`.
-        """
-
-    def trace_abstract(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[StagedProgram, Any]:
-        """Return (program, tree of the dynamic arguments) for arrays or other objects with shape and dtype."""
-
-    def donated(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bool, ...]:
-        """Return, for each flat dynamic argument, whether its buffer is donated; () if none is."""
-
-    def bind_program(self, staged: StagedProgram, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
-        """Bind a staged program as one equation, so that every transformation of its arguments handles it."""
-
-    def inline_call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Inline the call into the program being traced."""
-
-    def make_portable_callable(self) -> Callable[..., Any]:
-        """Make a callable for a dispatcher without devices: the evaluator runs the call."""
-
-    def make_callable(self, dispatcher: Any) -> Callable[..., Any]:
-        """Return the callable that a dispatcher makes from this spec."""
-
-
 class Dispatcher(Protocol):
     """Makes fast repeated calls from call specs."""
 
@@ -206,15 +127,19 @@ def set_dispatcher(new: Dispatcher) -> None:
 _portable: Dispatcher | None = None  # the first dispatcher installed: that of jit.py, which needs no runtime
 
 
+def _get_portable_dispatcher() -> Dispatcher:
+    assert _portable is not None  # jit.py installs it at import
+    return _portable
+
+
 def use_numpy(evaluator: Evaluator | None = None) -> None:
     """Evaluate and dispatch as without a runtime: run primitives and programs with their NumPy implementations.
 
     Args:
       by: the evaluator; default: a `NumPyEvaluator`.
     """
-    assert _portable is not None
     set_evaluator(NumPyEvaluator() if evaluator is None else evaluator)
-    set_dispatcher(_portable)
+    set_dispatcher(_get_portable_dispatcher())
 
 
 def device_put(x: Any, device: Any) -> Any:

@@ -77,7 +77,7 @@ def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
         flat, tree, static = spec.split(args, kwargs)
         if inline and contains_tracer(flat):
             return spec.inline_call(args, kwargs)
-        staged = spec.trace(flat, tree, static)
+        staged = spec.trace_call(args, kwargs, flat, tree, static)
         if (trace_state.trace is EVALUATION and not staged.outer and not staged.closed.jaxpr.axis_names
                 and not contains_tracer(flat)):
             if keyed is not None:

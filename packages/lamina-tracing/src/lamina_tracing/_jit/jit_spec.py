@@ -7,51 +7,32 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from lamina_ir import ClosedJaxpr, ShapeDtypeStruct, config, prims, trees
+from lamina_ir import ShapeDtypeStruct, prims, trees
 
-from .._diagnostics import cache_misses
-from .._core.args import (argument_path, find_called_name, get_duck_typed_avals, flatten_args, flatten_results,
-                          get_arg_avals)
-from .._core.signature import function_name, parameter_names
-from .._core.static_args import StaticArgs
+from .._core.args import find_called_name, get_duck_typed_avals, flatten_results, get_arg_avals
+from .._core.signature import parameter_names
 from .._core.array import concrete_types
-from .._core.function_cache import FunctionCache, function_key, evict_if_changed
+from .._core.function_cache import FunctionCache
 from .._core.source_lines import clear_source, is_library_file, find_user_source
 from .._core.staging import eval_jaxpr, stage
-from .._core.trace import bind, trace_state, staging_context
+from .._core.trace import bind, staging_context
 from .._core.tracer import Tracer
+from . import hooks
+from .call_spec import CallSpec
+from .signature_cache import SignatureCache, StagedProgram
 
-__all__ = ["JitSpec", "StagedProgram", "contains_tracer"]
-
-
-class StagedProgram(NamedTuple):
-    """Staged program of one signature.
-
-    Attributes:
-      closed: the program. It takes the values in `outer`, then the flat arguments.
-      outer: values of enclosing traces.
-      out_tree: the structure of the result.
-
-    >>> spec = JitSpec(lambda x: (x, x))
-    >>> spec.trace(*spec.split((1.0,), {})).out_tree.num_leaves
-    2
-    """
-
-    closed: ClosedJaxpr
-    outer: list[Any]
-    out_tree: Any
+__all__ = ["JitSpec", "contains_tracer"]
 
 
 _programs = FunctionCache()
 _HOST_VALUE_TYPES = frozenset((np.ndarray, int, float, bool, complex))
-_MAX_PROGRAMS = 1024  # per function; a full cache drops its oldest half
 
 
-class JitSpec:
+class JitSpec(CallSpec):
     """A function and its jit options, from which a dispatcher's `jit` makes a callable.
 
     The attributes are the arguments in normalized form: `donate_argnums` is a set of positions, `statics` holds the
@@ -84,17 +65,11 @@ class JitSpec:
                  backend: str | None = None, inline: bool = False, keep_unused: bool = False,
                  in_shardings: Any = None, out_shardings: Any = None, compiler_options: dict[str, Any] | None = None,
                  call: str = "jit") -> None:
-        if not callable(fun):
-            raise TypeError(f"{call}: expected a function; got {type(fun).__name__}: {fun!r:.60}")
-        self.fun = fun
-        self.call = call
+        super().__init__(call, fun, static_argnums, static_argnames, donate_argnums, donate_argnames)
         self.options = dict(
             static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,
             donate_argnames=donate_argnames, device=device, backend=backend, inline=inline, keep_unused=keep_unused,
             in_shardings=in_shardings, out_shardings=out_shardings, compiler_options=compiler_options)
-        self.name = function_name(fun)
-        self.statics = StaticArgs(call, fun, static_argnums, static_argnames)
-        self.donate_argnums = self.statics.donated(donate_argnums, donate_argnames)
         self.device = device
         self.backend = backend
         self.inline = inline
@@ -102,15 +77,19 @@ class JitSpec:
         self.in_shardings = in_shardings
         self.out_shardings = out_shardings
         self.compiler_options = compiler_options
-        self.function_key = function_key(fun)
+
+    @functools.cached_property
+    def cache(self) -> SignatureCache:  # type: ignore[override]
+        """The staged programs, cached with the function; made at the first call."""
+        return SignatureCache(self.call, self.name, self.fun, self.function_key, _programs.get_table(self.function_key))
 
     @functools.cached_property
     def programs(self) -> dict[Any, StagedProgram]:
-        """The staged programs, cached with the function."""
-        return _programs.get_table(self.function_key)
+        """The staged programs by signature. A plain attribute after the first use, because each quick call reads it."""
+        return self.cache.programs
 
     @functools.cached_property
-    def is_library_function(self) -> bool:
+    def is_library_function(self) -> bool:  # type: ignore[override]
         """Whether the function is defined in a lamina package."""
         fun = self.fun
         for _ in range(8):
@@ -122,7 +101,7 @@ class JitSpec:
         """Return the `__reduce__` value of a jitted function.
 
         An importable function is pickled by its name, as any function is. Otherwise the original function and its
-        options are pickled, and `again` jits it on loading.
+        options are pickled, and `rebuild` jits it on loading.
         """
         found: Any = sys.modules.get(getattr(jitted, "__module__", None) or "")
         name = getattr(jitted, "__qualname__", "")
@@ -144,7 +123,7 @@ class JitSpec:
         if self.is_library_function:  # library functions accept concrete numbers and tracers alike, so no staging is needed
             return self.fun(*args, **kwargs)
         flat, tree, static = self.split(args, kwargs)
-        staged = self.trace(flat, tree, static)
+        staged = self.trace_call(args, kwargs, flat, tree, static)
         return trees.tree_unflatten(staged.out_tree, eval_jaxpr(staged.closed, [*staged.outer, *flat]))
 
     @property
@@ -156,23 +135,9 @@ class JitSpec:
         """Return the callable that a dispatcher makes from this spec."""
         return dispatcher.jit(self)
 
-    def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
-        """Return (flat dynamic arguments, their tree, key of the static arguments)."""
-        if self.statics.any:
-            dynamic, dynamic_kwargs, static = self.statics.split(args, kwargs)
-            flat, tree = flatten_args(self.call, self.name, dynamic, dynamic_kwargs)
-            return flat, tree, static
-        flat, tree = flatten_args(self.call, self.name, args, kwargs)
-        return flat, tree, ()
-
-    def trace_call(self, args: Sequence[Any], kwargs: dict[str, Any], flat: Sequence[Any], tree: Any,
-                   static: Any) -> StagedProgram:
-        """Return the program for a call, cached or newly traced; `flat`, `tree` and `static` come from `split`."""
-        return self.trace(flat, tree, static)
-
-    def argument_path(self, tree: Any, i: int) -> str:
-        """Return the user's name of a flat argument: `params['w'][0]`."""
-        return argument_path(tree, i, self.fun, self.statics.nums)
+    def make_portable_callable(self) -> Callable[..., Any]:
+        """Return the callable for a dispatcher without devices: the evaluator runs the call."""
+        return hooks._get_portable_dispatcher().jit(self)
 
     def describe_axis_size(self, staged: StagedProgram, tree: Any) -> str | None:
         """Describe the argument that determines the axis size of the program's largest map; None if no argument does."""
@@ -191,7 +156,8 @@ class JitSpec:
         flat, tree, static = self.split(args, kwargs)
         value_types = _HOST_VALUE_TYPES.union(concrete_types)
         if any(isinstance(x, ShapeDtypeStruct) or type(x) not in value_types and hasattr(x, "shape") for x in flat):
-            return self._lookup_or_trace(get_duck_typed_avals(self.call, self.name, flat, tree), tree, static), tree
+            avals = get_duck_typed_avals(self.call, self.name, flat, tree)
+            return self.cache.get_or_trace(avals, tree, static, self.trace_avals), tree
         return self.trace(flat, tree, static), tree
 
     def bind_program(self, staged: StagedProgram, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
@@ -207,54 +173,26 @@ class JitSpec:
         return trees.tree_unflatten(staged.out_tree, outs)
 
     def trace(self, flat: Sequence[Any], tree: Any, static: Any) -> StagedProgram:
-        """Return the program for these arguments, cached or newly traced."""
+        """Return the program for the result of `split`, cached or newly traced."""
+        return self.trace_call((), {}, flat, tree, static)
+
+    def trace_call(self, args: Sequence[Any], kwargs: dict[str, Any], flat: Sequence[Any], tree: Any,
+                   static: Any) -> StagedProgram:
+        """Return the program for the result of `split`, cached or newly traced; `args` and `kwargs` are not read."""
         with staging_context(flat):
-            return self._trace_flat(flat, tree, static)
-
-    def _trace_flat(self, flat: Sequence[Any], tree: Any, static: Any) -> StagedProgram:
-        try:
-            avals = get_arg_avals(self.call, self.name, flat, tree)
-        except (TypeError, OverflowError):
-            if not self.is_library_function:
+            try:
+                avals = get_arg_avals(self.call, self.name, flat, tree)
+            except (TypeError, OverflowError):
+                if self.is_library_function:
+                    self._raise_in_called_name(flat, tree)
                 raise
-            names = parameter_names(self.fun) or ()
-            positions = [n for i, n in enumerate(names) if i not in self.statics.nums]
-            # Raises again, with a message that names the library function and does not mention jit.
-            avals = get_arg_avals(self.call, find_called_name(self.name), flat, tree, positions)
-        return self._lookup_or_trace(avals, tree, static)
+            return self.cache.get_or_trace(avals, tree, static, self.trace_avals)
 
-    def _lookup_or_trace(self, avals: tuple[Any, ...], tree: Any, static: Any) -> StagedProgram:
-        # Everything that a program depends on besides the function: argument types and structure, static values, mapped
-        # axes in scope, and settings and rules (`cache_key`).
-        key = (avals, tree, static, tuple([(f.name, f.size) for f in trace_state.axes]), config.cache_key())
-        return self.programs.get(key) or self.get_or_trace(key, lambda: self.trace_avals(avals, tree, static), self.programs)
-
-    def get_or_trace(self, key: Any, make: Callable[[], StagedProgram], programs: dict[Any, StagedProgram]) -> StagedProgram:
-        """Stage a program with `make`, log it if logging is on, and cache it in `programs` if that is valid.
-
-        The last item of `key` must be `config.cache_key()`.
-        """
-        self.evict_if_changed()
-        others = config.generation.changes_by_other_threads()
-        if config.explain_cache_misses.value:
-            cache_misses.explain_cache_miss(self.call, self.name, self.fun, key, programs)
-        if config.log_compiles.value:
-            with cache_misses.log_staging_time(self.call, self.name):
-                found = make()
-        else:
-            found = make()
-        # Not cached: programs with values of an enclosing trace, and programs during whose tracing settings or rules
-        # changed.
-        if not found.outer and config.is_unchanged(key[-1], others):
-            if len(programs) >= _MAX_PROGRAMS:
-                for old in list(programs)[:_MAX_PROGRAMS // 2]:
-                    programs.pop(old, None)
-            programs[key] = found
-        return found
-
-    def evict_if_changed(self) -> None:
-        """Evict the cache entry of a bound method whose object has changed; called before tracing."""
-        evict_if_changed(self.function_key)
+    def _raise_in_called_name(self, flat: Sequence[Any], tree: Any) -> None:
+        """Raise the error about an argument again with a message that names the library function, not jit."""
+        names = parameter_names(self.fun) or ()
+        positions = [n for i, n in enumerate(names) if i not in self.statics.nums]
+        get_arg_avals(self.call, find_called_name(self.name), flat, tree, positions)
 
     def trace_avals(self, avals: Sequence[Any], tree: Any, static: Any) -> StagedProgram:
         """Trace the function for arguments of these types, without looking in the cache."""
@@ -273,19 +211,6 @@ class JitSpec:
             clear_source(closed, find_user_source())  # the program is cached for all callers, not only for the first one
         return StagedProgram(closed, outer, out_tree)
 
-    def donated(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bool, ...]:
-        """Return, for each flat dynamic argument, whether its buffer is donated; () if none is."""
-        if not self.donate_argnums:
-            return ()
-        marks: list[bool] = []
-        for i, a in enumerate(args):
-            if i not in self.statics.nums:
-                marks += [i in self.donate_argnums] * len(trees.tree_leaves(a))
-        named = {k: v for k, v in kwargs.items() if k not in self.statics.names}  # pytrees flatten dicts in sorted order
-        for k in sorted(named):
-            marks += [self.statics.position(k) in self.donate_argnums] * len(trees.tree_leaves(named[k]))
-        return tuple(marks)
-
 
 def contains_tracer(flat: Iterable[Any]) -> bool:
     """Return whether one of these values is traced.
@@ -298,4 +223,7 @@ def contains_tracer(flat: Iterable[Any]) -> bool:
     >>> contains_tracer([1.0, 2])
     False
     """
-    return any(isinstance(x, Tracer) for x in flat)
+    for x in flat:  # no generator: before Python 3.12, that is a call for each value
+        if isinstance(x, Tracer):
+            return True
+    return False

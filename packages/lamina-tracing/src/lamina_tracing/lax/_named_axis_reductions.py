@@ -143,7 +143,7 @@ def argreduce_named_axis(prim: Any, x: Any, name: Hashable, dtype: np.dtype) -> 
     if dtypes.is_complex(aval.dtype):  # collectives know no order of complex numbers
         return bind(prim, gather_named_axes(x, (name,)), axes=(0,), index_dtype=dtype)
     extreme = reduce_named_axes(prims.reduce_max_p if prim is prims.argmax_p else prims.reduce_min_p, x,
-                              parse_reduction_axes(prim.name, name, len(aval.shape)))  # type: ignore[arg-type]
+                                parse_reduction_axes(prim.name, name, len(aval.shape)))  # type: ignore[arg-type]
     wins = ew.bitwise_or(ew.eq(x, extreme), ew.ne(x, x))
     here = bind(prims.axis_index_p, axis_name=as_axis_name((name,)))
     places = [v if not aval.shape else broadcast(v, aval.shape) for v in (here, np.int32(n))]

@@ -1,12 +1,13 @@
 """`scatter_apply`: a function applied in place, made of `gather` and `scatter`."""
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
-from lamina_ir import ShapeError
+from lamina_ir import ShapedArray, ShapeError
 
 from .._core.signature import function_name
 from .._diagnostics.argument_errors import rename_errors
@@ -52,12 +53,8 @@ def scatter_apply(operand: ArrayLike, scatter_indices: ArrayLike, func: Callable
     """
     check_callable("scatter_apply", "func", func)
     dims = _numbers("scatter_apply", ScatterDimensionNumbers, dimension_numbers)
-    aval, shape, batch = typeof(operand), tuple(update_shape), typeof(scatter_indices).shape[:-1]
-    window = tuple(dims.update_window_dims)
-    if len(shape) != len(window) + len(batch) or any(w >= len(shape) for w in window) or \
-            tuple(n for a, n in enumerate(shape) if a not in window) != batch:
-        raise ShapeError(f"scatter_apply: update_shape must hold the {len(window)} window axes {window} and, between "
-                         f"them, the axes {batch} of scatter_indices; got {shape} for {typeof(scatter_indices).str_long()}")
+    aval, shape, window = typeof(operand), tuple(update_shape), tuple(dims.update_window_dims)
+    batch = _check_update_shape(shape, window, typeof(scatter_indices))
     # The gather that reads the windows which the scatter with these numbers writes.
     sizes = iter(shape[a] for a in window)
     gone = {*dims.inserted_window_dims, *dims.operand_batching_dims}
@@ -70,14 +67,7 @@ def scatter_apply(operand: ArrayLike, scatter_indices: ArrayLike, func: Callable
     def windows(x: Any, **extra: Any) -> Any:
         return gather(x, scatter_indices, reads, taken, **promises, **extra)
 
-    def apply(x: Any) -> Any:
-        y, wanted = func(x), typeof(x)
-        if typeof(y).shape != wanted.shape or typeof(y).dtype != wanted.dtype:
-            raise ShapeError(f"scatter_apply: `{function_name(func)}` must keep shape and dtype, {wanted.str_long()}; got "
-                             f"{typeof(y).str_long()}")
-        return y
-
-    first = windows(operand)
+    apply, first = functools.partial(_apply_elementwise, func), windows(operand)
     count = prod(batch)
     if unique_indices or count <= 1:
         return scatter(operand, scatter_indices, apply(first), dims, **promises)
@@ -88,6 +78,25 @@ def scatter_apply(operand: ArrayLike, scatter_indices: ArrayLike, func: Callable
                     fill_value=0)
 
     return scatter(operand, scatter_indices, repeat_elementwise(apply, first, times, count), dims, **promises)
+
+
+def _apply_elementwise(func: Callable[[Any], Any], x: Any) -> Any:
+    """Return `func(x)`; ShapeError if it has another shape or dtype than `x`."""
+    y, wanted = func(x), typeof(x)
+    if typeof(y).shape != wanted.shape or typeof(y).dtype != wanted.dtype:
+        raise ShapeError(f"scatter_apply: `{function_name(func)}` must keep shape and dtype, {wanted.str_long()}; got "
+                         f"{typeof(y).str_long()}")
+    return y
+
+
+def _check_update_shape(shape: tuple[int, ...], window: tuple[int, ...], indices: ShapedArray) -> tuple[int, ...]:
+    """Return the shape of the batch of index vectors; ShapeError if `shape` is not that and the window axes."""
+    batch = indices.shape[:-1]
+    if len(shape) != len(window) + len(batch) or any(w >= len(shape) for w in window) or \
+            tuple(n for a, n in enumerate(shape) if a not in window) != batch:
+        raise ShapeError(f"scatter_apply: update_shape must hold the {len(window)} window axes {window} and, between "
+                         f"them, the axes {batch} of scatter_indices; got {shape} for {indices.str_long()}")
+    return batch
 
 
 def repeat_elementwise(func: Callable[[Any], Any], first: Any, times: Any, most: int) -> Any:

@@ -142,8 +142,8 @@ def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: S
 
 
 def stack_windows(x: Any, value: Any, *, base_dilation: Sequence[int], padding: Sequence[tuple[int, int]],
-                    window_dilation: Sequence[int], window_dimensions: Sequence[int],
-                    window_strides: Sequence[int]) -> Any:
+                  window_dilation: Sequence[int], window_dimensions: Sequence[int],
+                  window_strides: Sequence[int]) -> Any:
     """The windows' elements along a new first axis, in row-major order: one strided slice per place in the window.
 
     Args:

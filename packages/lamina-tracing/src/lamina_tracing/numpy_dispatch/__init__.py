@@ -16,7 +16,7 @@ from lamina_ir import errors
 
 from .._jit import hooks
 from .._core.args import resolve_requested_dtype
-from .._core.host_array import is_operator_expression
+from .._core.operator_expressions import is_operator_expression
 from .._core.tracer import Tracer, get_concrete_value
 from . import _numerics, einsum, fft, joining, linalg, logic, creation, sorting, products, reductions, shape
 from .elementwise import outer
@@ -100,14 +100,12 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: d
 
 
 def _rebinds(inputs: tuple[Any, ...], out: tuple[Any, ...], caller: Any) -> bool:
-    """Whether this is `x += y` with an array `x` of NumPy's: it then becomes a name for the traced result.
+    """Return whether this is `x += y` for a whole NumPy array `x`; the name `x` is then bound to the traced result.
 
-    The same call comes from `numpy.add(x, y, out=x)`, where `x` would stay as it is without a word. The two differ in the
-    instruction of the caller. Nor may `x` be a part of another array, which the caller expects to change.
+    The same call comes from `numpy.add(x, y, out=x)`, whose `x` would silently keep its values. Nor may `x` be a part of
+    another array, which the caller expects to change.
     """
-    if len(out) != 1 or out[0] is not inputs[0] or out[0].base is not None:
-        return False
-    return is_operator_expression(caller)
+    return len(out) == 1 and out[0] is inputs[0] and out[0].base is None and is_operator_expression(caller)
 
 
 def _from_above(name: str, args: tuple[Any, ...]) -> Callable[..., Any]:

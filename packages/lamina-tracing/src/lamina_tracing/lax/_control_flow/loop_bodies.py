@@ -112,7 +112,7 @@ def _join_carry_types(a: ShapedArray, out: ShapedArray) -> ShapedArray:
 
 
 def stage_with_fixed_carry(stage_at: Callable[[list[ShapedArray]], StagedBody], avals: list[ShapedArray],
-           n_carry: int) -> tuple[list[ShapedArray], StagedBody]:
+                           n_carry: int) -> tuple[list[ShapedArray], StagedBody]:
     """The body staged for carry types that no longer change; `avals` are the carry's first types, then the others."""
     while True:
         body = stage_at(avals)

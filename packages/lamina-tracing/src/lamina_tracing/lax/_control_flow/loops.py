@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, config, dtypes, prims, shaped, trees
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ShapedArray, Var, config, dtypes, prims, shaped, trees
 
 from ..._core.signature import function_name
 from ..._core.trace import bind
@@ -113,15 +113,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Carry], ini
     Array(24, dtype=int32)
     """
     check_callable("fori_loop", "body_fun", body_fun)
-    low, high = typeof(lower), typeof(upper)
-    if low.shape or high.shape or not dtypes.is_integer(low.dtype) or not dtypes.is_integer(high.dtype):
-        raise TypeError(f"fori_loop: lower and upper must be integer scalars; got {low.str_long()} and {high.str_long()}")
-    if low.dtype != high.dtype:
-        if low.weak_type == high.weak_type:
-            raise TypeError(f"fori_loop: lower and upper must have the same dtype; got {low.str_long()} and {high.str_long()}")
-        count = shaped((), high.dtype if low.weak_type else low.dtype)  # a Python integer takes the other's dtype
-    else:
-        count = low if low.weak_type else high
+    count = _counter_type(typeof(lower), typeof(upper))
     lower, upper = cast(lower, count), cast(upper, count)
     known = not isinstance(lower, Tracer) and not isinstance(upper, Tracer)
     if config.disable_jit.value and known:
@@ -157,6 +149,17 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Carry], ini
     result = bind(prims.while_p, upper, *body.outer, lower, *flat, cond_jaxpr=condition, cond_nconsts=1,
                   body_jaxpr=body.closed, body_nconsts=len(body.outer), max_iters=None)
     return trees.tree_unflatten(tree, result[1:])
+
+
+def _counter_type(low: ShapedArray, high: ShapedArray) -> ShapedArray:
+    """Return the type of the counter of a loop between bounds of these types; TypeError if they do not fit."""
+    if low.shape or high.shape or not dtypes.is_integer(low.dtype) or not dtypes.is_integer(high.dtype):
+        raise TypeError(f"fori_loop: lower and upper must be integer scalars; got {low.str_long()} and {high.str_long()}")
+    if low.dtype == high.dtype:
+        return low if low.weak_type else high
+    if low.weak_type == high.weak_type:
+        raise TypeError(f"fori_loop: lower and upper must have the same dtype; got {low.str_long()} and {high.str_long()}")
+    return shaped((), high.dtype if low.weak_type else low.dtype)  # a Python integer takes the other's dtype
 
 
 def _counter(i: int, aval: Any) -> Any:

@@ -99,7 +99,7 @@ def _length(call: str, flat_xs: Sequence[Any], tree: Any, length: Any) -> int:
 
 
 def scan_flat(call: str, f: Any, run: Any, tag: Any, flat: list[Any], tree: Any, flat_xs: Sequence[Any], length: int,
-          reverse: bool, unroll: Any) -> tuple[Any, Any]:
+              reverse: bool, unroll: Any) -> tuple[Any, Any]:
     n = len(flat)
     first = flat_avals(call, "init", flat, tree)
     slices = []
@@ -108,7 +108,7 @@ def scan_flat(call: str, f: Any, run: Any, tag: Any, flat: list[Any], tree: Any,
         slices.append(shaped(a.shape[1:], a.dtype, a.weak_type).with_varying_axes(a.varying_axes))
     # avals: types of the carry (n of them), settled, then of one slice of each of `flat_xs`.
     avals, body = stage_with_fixed_carry(lambda at: stage_body(call, f, lambda ts: run(ts, at[:n]), tag, at, [*flat, *flat_xs]),
-                         first + slices, n)
+                                         first + slices, n)
     closed = body.closed
     out_tree, ys_tree = body.tree.children()
     k = out_tree.num_leaves

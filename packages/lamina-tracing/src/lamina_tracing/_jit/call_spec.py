@@ -1,0 +1,146 @@
+"""`CallSpec`: a function and its call options, from which a dispatcher makes a callable.
+
+`JitSpec` here and the specs of maps in lamina_parallel derive from it. Each holds its programs in a `SignatureCache`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from lamina_ir import trees
+
+from .._core.args import argument_path, flatten_args
+from .._core.function_cache import function_key
+from .._core.signature import function_name
+from .._core.static_args import StaticArgs
+from .signature_cache import SignatureCache, StagedProgram
+
+__all__ = ["CallSpec"]
+
+
+class CallSpec(Protocol):
+    """A function and its call options, from which a dispatcher's `jit` or `pmap` makes a callable.
+
+    The attributes are the arguments in normalized form. A spec may also be of another class with the same attributes
+    and methods.
+
+    Args:
+      call, fun: the attributes of these names.
+      static_argnums, static_argnames, donate_argnums, donate_argnames: which arguments are static or donated.
+    Raises:
+      TypeError: `fun` is not callable, or an option has the wrong type.
+      ValueError: a position or name is not an argument of the function, or is both static and donated.
+
+    Attributes:
+      call: name of the public function that made it: `jit`, `pmap`.
+      fun, name: the user's function, and its name in errors.
+      function_key, options_key: cache key of the function, and key that distinguishes specs of one function.
+      cache, programs: the cached programs; `programs` is the dict of them, to be cleared.
+      statics: the static arguments (`StaticArgs`).
+      device, backend: where to run, or None.
+      donate_argnums: positions of arguments whose memory may be reused.
+      inline: if called while another function is traced, become part of its program (`inline_call`).
+      is_library_function: the function is defined in a lamina package.
+      keep_unused: pass unused arguments to the device too.
+      in_shardings, out_shardings: shardings of arguments and results, trees of shardings and None.
+      compiler_options: name -> value, or None.
+
+    >>> class Portable:
+    ...     def jit(self, spec: CallSpec):
+    ...         return spec.fun
+    ...     def pmap(self, spec: CallSpec):
+    ...         return spec.make_portable_callable()
+    """
+
+    call: str
+    fun: Callable[..., Any]
+    name: str
+    function_key: Any
+    options_key: Any
+    cache: SignatureCache
+    statics: StaticArgs
+    donate_argnums: frozenset[int]
+    device: Any = None
+    backend: str | None = None
+    inline: bool = False
+    is_library_function: bool = False
+    keep_unused: bool = False
+    in_shardings: Any = None
+    out_shardings: Any = None
+    compiler_options: dict[str, Any] | None = None
+
+    def __init__(self, call: str, fun: Callable[..., Any], static_argnums: Any = None, static_argnames: Any = None,
+                 donate_argnums: Any = (), donate_argnames: Any = None) -> None:
+        if not callable(fun):
+            raise TypeError(f"{call}: expected a function; got {type(fun).__name__}: {fun!r:.60}")
+        self.call = call
+        self.fun = fun
+        self.name = function_name(fun)
+        self.statics = StaticArgs(call, fun, static_argnums, static_argnames)
+        self.donate_argnums = self.statics.donated(donate_argnums, donate_argnames)
+        self.function_key = function_key(fun)
+
+    @property
+    def programs(self) -> dict[Any, StagedProgram]:
+        """The staged programs by signature."""
+        return self.cache.programs
+
+    def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
+        """Return (flat dynamic arguments, their tree, key of the static arguments)."""
+        if self.statics.any:
+            args, kwargs, static = self.statics.split(args, kwargs)
+        else:
+            static = ()
+        flat, tree = flatten_args(self.call, self.name, args, kwargs)
+        return flat, tree, static
+
+    def trace_call(self, args: Sequence[Any], kwargs: dict[str, Any], flat: list[Any], tree: Any, static: Any) -> StagedProgram:
+        """Return the program of a call, cached or newly traced; `flat`, `tree` and `static` come from `split`.
+
+        It takes `outer`, then `flat`.
+        """
+        raise NotImplementedError
+
+    def trace_abstract(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[StagedProgram, Any]:
+        """Return (program, tree of the dynamic arguments) for arrays or other objects with shape and dtype."""
+        raise NotImplementedError
+
+    def bind_program(self, staged: StagedProgram, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
+        """Bind a staged program as one equation, so that every transformation of its arguments handles it."""
+        raise NotImplementedError
+
+    def inline_call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Inline the call into the program being traced."""
+        raise NotImplementedError
+
+    def make_callable(self, dispatcher: Any) -> Callable[..., Any]:
+        """Return the callable that a dispatcher makes from this spec."""
+        raise NotImplementedError
+
+    def make_portable_callable(self) -> Callable[..., Any]:
+        """Return the callable for a dispatcher without devices: the evaluator runs the call."""
+        raise NotImplementedError
+
+    def argument_path(self, tree: Any, i: int) -> str:
+        """Return the user's name of a flat argument, for errors: `params['w'][0]`."""
+        return argument_path(tree, i, self.fun, self.statics.nums)
+
+    def describe_axis_size(self, staged: StagedProgram, tree: Any) -> str | None:
+        """Describe the argument that determines the size of the map, for errors; None if no argument does.
+
+        An example is `x, float32[9,2], has 9 rows along axis 0`.
+        """
+        return None
+
+    def donated(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bool, ...]:
+        """Return, for each flat dynamic argument, whether its buffer is donated; () if none is."""
+        if not self.donate_argnums:
+            return ()
+        marks: list[bool] = []
+        for i, a in enumerate(args):
+            if i not in self.statics.nums:
+                marks += [i in self.donate_argnums] * len(trees.tree_leaves(a))
+        named = {k: v for k, v in kwargs.items() if k not in self.statics.names}  # pytrees flatten dicts in sorted order
+        for k in sorted(named):
+            marks += [self.statics.position(k) in self.donate_argnums] * len(trees.tree_leaves(named[k]))
+        return tuple(marks)
