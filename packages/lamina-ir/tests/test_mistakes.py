@@ -93,7 +93,7 @@ CALLS_OF_EXTEND = {
     "place_nested_map": call(NEST, range(6), range(2, 6)), "register_primitive": call(OP),
     "find_per_member_map": call(NEST, NESTED),
     "join_member_tiles": call(NEST, NESTED, [make_tiles((2,))]), "infer_arg_tiles": call(PMAP, Grid(2)),
-    "RegionView": call(prims.scan_p, LOOP.params, 2),
+    "collect_facts": call(P), "RegionView": call(prims.scan_p, LOOP.params, 2),
 }
 JUNK = {"None": None, "3": 3, "-1": -1, "2.5": 2.5, "text": "x", "bytes": b"x", "object": object(), "[]": [], "{}": {},
         "[None]": [None], "lambda": lambda *args, **kwargs: 0, "array": np.zeros(2), "aval": X, "Jaxpr": STEP.jaxpr,

@@ -29,6 +29,9 @@ from ._core.rewrite import cse, dce, inline_calls, rewrite, substitute, walk
 from ._types.shapes import shaped
 from ._core.axis_env import AxisEnv
 from ._core.rule_table import RuleTable
+from ._core.arg_checks import export_checked as _export_checked
+
+_export_checked(globals())
 
 __all__ = ["Atom", "AxisEnv", "Builder", "CallbackError", "CallbackRuleError", "CheckError", "ClosedJaxpr",
            "ConcretizationError", "Cost", "DTypeError", "DebugEffect", "DropVar", "Effect", "Eqn", "ExecutionError",
@@ -78,5 +81,6 @@ def __getattr__(name: str) -> Any:
     if home is None:
         return layers.deprecated_getattr(__name__)(name)
     # Loaded on demand: the parser and the file reader take milliseconds to import, and most programs use neither.
-    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
-    return value
+    globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+    _export_checked(globals())
+    return globals()[name]

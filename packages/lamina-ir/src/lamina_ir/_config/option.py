@@ -383,7 +383,9 @@ def cache_key() -> tuple[Any, ...]:
     """Return what programs depend on besides their functions: `generation` and the values of the keyed settings."""
     local, epoch = _key, _epoch
     if local.epoch != epoch:
-        local.key = tuple([option.value for option in _keyed])
+        # `Option.value`, inlined: a change of any rule or setting recomputes all values.
+        local.key = tuple([option._default if type(option) is Option and option._local.value is UNSET else option.value
+                           for option in _keyed])
         local.epoch = epoch
     return local.key
 

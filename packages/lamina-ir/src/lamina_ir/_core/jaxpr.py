@@ -163,13 +163,14 @@ class Jaxpr:
             except AttributeError:
                 wrong = next(e for e in self.eqns if not isinstance(e, Eqn))
                 raise TypeError(f"Jaxpr: eqns must hold Eqns; got {short_repr(wrong)}") from None
-            special = [p for p in used if p.axis_params or p.subprograms or p.effectful]
-            if any(p.undeclared_programs for p in used):
+            special = {p for p in used if p.axis_params or p.subprograms or p.effectful}
+            marked = [e for e in self.eqns if e.primitive in special] if special else []
+            if [p for p in used if p.undeclared_programs]:
                 require_region_signature(self.eqns)
             if axis_names is None:
-                axis_names = find_free_axis_names(self.eqns) if special else frozenset()
+                axis_names = find_free_axis_names(marked) if marked else frozenset()
             if effectful is None:
-                effectful = bool(special) and any(map(eqn_has_effects, self.eqns))
+                effectful = any(map(eqn_has_effects, marked))
         self.axis_names = axis_names
         self.effectful = effectful
 
@@ -234,7 +235,7 @@ def _not_lists(call: str = "Jaxpr", **given: Any) -> TypeError:
 class ClosedJaxpr:
     """A `Jaxpr` with the values of its constvars. Compared by identity; see `alpha_equal`."""
 
-    __slots__ = ("jaxpr", "consts", "_memo", "__weakref__")
+    __slots__ = ("jaxpr", "consts", "_facts", "_memo", "__weakref__")
 
     def __init__(self, jaxpr: Jaxpr, consts: Sequence[Any] = ()) -> None:
         try:
@@ -247,10 +248,11 @@ class ClosedJaxpr:
             raise ValueError(f"ClosedJaxpr: the program has {len(jaxpr.constvars)} constvars; got {len(consts)} consts")
         self.jaxpr = jaxpr
         self.consts = list(consts)
+        self._facts: Any = None  # set by `collect_facts`
         self._memo: dict[Any, Any] | None = None
 
-    in_avals = property(lambda self: self.jaxpr.in_avals)
-    out_avals = property(lambda self: self.jaxpr.out_avals)
+    in_avals = property(lambda self: [v.aval for v in self.jaxpr.invars])
+    out_avals = property(lambda self: [v.aval for v in self.jaxpr.outvars])
     eqns = property(lambda self: self.jaxpr.eqns)
     literals = property(lambda self: self.consts)
     effects = property(lambda self: self.jaxpr.effects)
@@ -393,7 +395,7 @@ def _axis_names_of(p: Primitive, params: dict[str, Any]) -> frozenset[Any]:
     names: set[Any] = set()
     for param in p.axis_params:
         value = params[param]
-        names.update(n for n in (value if isinstance(value, tuple) else (value,)) if not isinstance(n, int))
+        names.update([n for n in (value if isinstance(value, tuple) else (value,)) if not isinstance(n, int)])
     if p.subprograms:
         for sub in _nested(p, params):
             if isinstance(sub, ClosedJaxpr):  # `check` reports values of other types

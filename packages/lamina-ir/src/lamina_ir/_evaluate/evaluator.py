@@ -49,7 +49,7 @@ def observing_equations(callback: Callable[[Any, Any, Any], None]) -> Iterator[N
       callback: `callback(eqn, operands, results)`, called after the equation. Operands and results are lists with one array per
         device for each value, as in `evaluate_spmd`.
 
-    >>> from lamina_ir import parse
+    >>> from lamina_ir import evaluate, parse
     >>> program = parse("{ lambda ; a:f32[]. let b:f32[] = mul a 2.0:f32[] in (b,) }")
     >>> with observing_equations(lambda eqn, operands, results: print(eqn.primitive.name, float(results[0][0]))):
     ...     _ = evaluate(program, 3.0)

@@ -19,6 +19,7 @@ from .._types.dtypes import BOOL, is_key, key_size
 from ..errors import DTypeError
 from .._core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, subprograms
 from .._core.rewrite import map_subprograms, RegionMemo
+from .program_facts import collect_facts
 
 __all__ = ["get_key_data", "has_keys", "lower_key_aval", "lower_keys"]
 
@@ -34,6 +35,7 @@ def lower_key_aval(aval: ShapedArray) -> ShapedArray:
     Returns:
       A type.
 
+    >>> from lamina_ir import shaped
     >>> from lamina_ir.dtypes import key_type
     >>> lower_key_aval(shaped((3,), key_type("fry")))
     ShapedArray(uint32[3,2])
@@ -75,20 +77,7 @@ def has_keys(program: ClosedJaxpr) -> bool:
     >>> has_keys(parse("{ lambda ; a:key<fry>[3]. let in (a,) }"))
     True
     """
-    return program.memo("has keys", lambda: _any_key(program))
-
-
-@with_recursion_limit()
-def _any_key(program: ClosedJaxpr) -> bool:
-    jaxpr = program.jaxpr
-    if any(is_key(v.aval.dtype) for v in (*jaxpr.constvars, *jaxpr.invars)):
-        return True
-    for e in jaxpr.eqns:
-        if e.primitive.family == "random_keys" or any(is_key(v.aval.dtype) for v in e.outvars):
-            return True
-        if e.primitive.subprograms and any(map(has_keys, subprograms(e))):
-            return True
-    return False
+    return collect_facts(program).has_keys
 
 
 @check_args(program=CLOSED_JAXPR)

@@ -28,6 +28,7 @@ from ..errors import MissingRuleError
 from .._core.region_signature import CARRY, CONST
 from .._core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, eqn_has_effects, subprograms
 from .._core.rewrite import map_subprograms
+from .program_facts import collect_facts
 from .split_equation import count_iterations
 from .._core.region_view import OperandSpec, RegionView, replace_signature
 
@@ -42,8 +43,7 @@ _HOST = frozenset((prims.pure_callback_p, prims.io_callback_p, prims.debug_callb
 @check_args(program=CLOSED_JAXPR)
 def has_host_callbacks(program: ClosedJaxpr) -> bool:
     """Return whether a program, or one nested in it, contains a callback of any kind."""
-    return program.memo("calls host", lambda: any(e.primitive in _HOST or any(map(has_host_callbacks, subprograms(e)))
-                                                  for e in program.jaxpr.eqns))
+    return collect_facts(program).has_host_callbacks
 
 
 @check_args(program=CLOSED_JAXPR)
@@ -117,7 +117,7 @@ def has_only_checks(program: ClosedJaxpr) -> bool:
 @check_args(program=CLOSED_JAXPR)
 def has_ordered_effects(program: ClosedJaxpr) -> bool:
     """Return whether a program, or one nested in it, has ordered effects."""
-    return program.memo("ordered effects", lambda: program.jaxpr.effectful and any(map(_is_ordered, program.jaxpr.eqns)))
+    return collect_facts(program).has_ordered_effects
 
 
 def _is_ordered(e: Eqn) -> bool:
@@ -190,7 +190,6 @@ Loops = tuple[tuple[str, Any], ...]  # primitive name and line of each loop, out
 
 
 @check_args(program=CLOSED_JAXPR)
-@with_recursion_limit()
 def thread_iteration_counters(program: ClosedJaxpr) -> ClosedJaxpr:
     """Pass iteration counters to the callbacks in loops, so that their errors can name the iteration.
 
@@ -203,7 +202,10 @@ def thread_iteration_counters(program: ClosedJaxpr) -> ClosedJaxpr:
     Returns:
       A program with the same arguments and results; `program` itself if no loop contains a callback.
     """
-    return _with_counters(program, ())
+    if not collect_facts(program).has_host_callbacks:
+        return program
+    with with_recursion_limit():
+        return _with_counters(program, ())
 
 
 def _with_counters(program: ClosedJaxpr, loops: Loops) -> ClosedJaxpr:

@@ -29,8 +29,9 @@ from .._util import recursion_limit
 from .. import prims
 from .._core.arg_checks import CLOSED_JAXPR, ITEMS, ArgType, instance_of, check_args
 from ..errors import ShapeError
+from .._passes.program_facts import collect_facts
 from .shard_map_mesh import mesh_to_tiles, find_shard_maps
-from .._core.jaxpr import ClosedJaxpr, Eqn, Literal, subprograms
+from .._core.jaxpr import ClosedJaxpr, Eqn, Literal
 from .tiles import Tiles, make_tiles
 
 __all__ = ["Grid", "Placement", "count_devices", "global_axis_size", "infer_arg_tiles", "place_map", "single_map_eqn"]
@@ -105,37 +106,7 @@ def count_devices(closed: ClosedJaxpr) -> int:
     >>> count_devices(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"))
     1
     """
-    return math.prod(_nest(closed))
-
-
-def _nest(closed: ClosedJaxpr) -> tuple[int, ...]:
-    """Return the sizes of the nested maps that need the most devices, outermost first."""
-    return closed.memo("nest", lambda: _widest(closed))
-
-
-def _widest(closed: ClosedJaxpr) -> tuple[int, ...]:
-    # Iterative post-order: programs may be shared, and nested deeper than the recursion limit.
-    nests: dict[ClosedJaxpr, tuple[int, ...]] = {}
-    todo = [closed]
-    while todo:
-        program = todo[-1]
-        inside = [(e, s) for e in program.jaxpr.eqns if e.primitive.subprograms for s in subprograms(e)]
-        waiting = [s for _, s in inside if s not in nests]
-        if waiting:
-            todo += waiting
-            continue
-        todo.pop()
-        found: tuple[int, ...] = ()
-        for e, s in inside:
-            nest = nests[s]
-            if e.primitive is prims.xla_pmap_p:
-                nest = e.params["axis_size"], *nest
-            elif e.primitive is prims.shard_map_p:  # those inside of it take axes of the same mesh
-                nest = e.params["here"] or e.params["mesh"][1]
-            if math.prod(nest) > math.prod(found):
-                found = nest
-        nests[program] = found
-    return nests[closed]
+    return math.prod(collect_facts(closed).map_sizes)
 
 
 @check_args(e=ArgType("an equation of an xla_pmap", lambda v: isinstance(v, Eqn) and "global_axis_size" in v.params))
@@ -147,7 +118,7 @@ def global_axis_size(e: Eqn) -> int:
     Returns:
       An integer.
 
-    >>> from lamina_ir import ClosedJaxpr, Jaxpr, prims
+    >>> from lamina_ir import Eqn, prims
     >>> global_axis_size(Eqn(prims.xla_pmap_p, (), (), {"axis_size": 2, "global_axis_size": 6}))
     6
     """
@@ -211,7 +182,7 @@ class Grid:
     @staticmethod
     def of(closed: ClosedJaxpr, devices: int) -> Grid:
         """Return the grid for the maps of a program."""
-        return closed.memo(("grid", devices), lambda: Grid(devices, _nest(closed)))
+        return closed.memo(("grid", devices), lambda: Grid(devices, collect_facts(closed).map_sizes))
 
     def count_devices(self, axes: Sequence[int]) -> int:
         """Return the number of devices along the given axes."""

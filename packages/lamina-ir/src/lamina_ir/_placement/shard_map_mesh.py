@@ -12,6 +12,7 @@ from .._core.arg_checks import CLOSED_JAXPR, ITEMS, ArgType, optional, check_arg
 from .._core.axis_binding import is_entry, is_mesh
 from ..errors import ShapeError
 from .._core.jaxpr import ClosedJaxpr, Eqn, subprograms
+from .._passes.program_facts import collect_facts
 from .tiles import Tiles, make_tiles
 
 __all__ = ["find_shard_maps", "mesh_to_tiles"]
@@ -34,7 +35,7 @@ def find_shard_maps(closed: ClosedJaxpr) -> tuple[Eqn, ...]:
     >>> find_shard_maps(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"))
     ()
     """
-    return closed.memo("meshes", lambda: _find(closed))
+    return closed.memo("meshes", lambda: _find(closed)) if collect_facts(closed).has_shard_map else ()
 
 
 def _find(closed: ClosedJaxpr) -> tuple[Eqn, ...]:
@@ -93,6 +94,7 @@ def mesh_to_tiles(mesh: Mesh, entry: Sequence[Any], numbers: Sequence[int] | Non
     Raises:
       ShapeError: there is not one number for each device.
 
+    >>> from lamina_ir import prims
     >>> mesh_to_tiles((("x", "y"), (2, 2), (0, 1, 2, 3)), (prims.Split(("y",)), None))
     Tiles(counts=(2, 1), copies=2, order=(0, 2, 1, 3))
     """

@@ -58,6 +58,7 @@ def treedef_to_json(tree: Any) -> Any:
       ValueError: it has a dict with keys that are not strings or ints, or a node class that is not registered for
         files.
 
+    >>> from lamina_ir import trees
     >>> treedef_to_json(trees.tree_structure({"a": (1, None)}))
     ['dict', ['a'], [['tuple', None, [0, None]]]]
     """

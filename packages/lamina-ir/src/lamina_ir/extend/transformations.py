@@ -21,6 +21,9 @@ from .._passes.split_equation import (as_scan, wrap_in_checkpoint, split_equatio
 from .._core.rule_table import RuleTable, list_rule_tables, invalidate_caches
 from .._core.region_view import (OperandSpec, Region, RegionView, propagate_backward, propagate_forward,
                                  replace_signature)
+from .._core.arg_checks import export_checked as _export_checked
+
+_export_checked(globals())
 
 __all__ = ["MAX_CHEAP_EQNS", "OperandSpec", "Region", "RegionView", "RuleTable", "annotate_varying_axes", "as_scan",
            "check_uniform_control_flow", "checkpointed_scan", "dce_equation", "drop_redundant_collectives",

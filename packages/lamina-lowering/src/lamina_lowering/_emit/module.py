@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from lamina_ir import (AxisEnv, ClosedJaxpr, Eqn, Jaxpr, ShapedArray, ShapeError, dtypes, eqn_has_effects,
                        thread_iteration_counters, prims, subprograms)
-from lamina_ir.extend import (Grid, Placement, Tiles, count_devices, single_map_eqn, find_shard_maps,
+from lamina_ir.extend import (Grid, Placement, Tiles, collect_facts, count_devices, single_map_eqn, find_shard_maps,
                               first_member_program, lower_keys, infer_arg_tiles, stack_depth)
 
 from .. import _jaxlib
@@ -166,10 +166,12 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
     >>> "stablehlo.sine" in lower(program).as_text()
     True
     """
-    closed_jaxpr = thread_iteration_counters(lower_keys(closed_jaxpr))
+    if not collect_facts(closed_jaxpr).is_plain:
+        closed_jaxpr = thread_iteration_counters(lower_keys(closed_jaxpr))
     if placement is None:
         placement = _default_placement(closed_jaxpr, axis_env)
-    closed_jaxpr, placement = first_member_program(closed_jaxpr, placement)
+    if placement.local_devices:
+        closed_jaxpr, placement = first_member_program(closed_jaxpr, placement)
     env, grid = AxisEnv(axis_env, placement.replicas), None
     if placement.one_member_per_device:
         e = single_map_eqn(closed_jaxpr)

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from lamina_batching.extend import BatchAxis, batch_program, materialise
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ShapeError, prims, shaped, subprograms
-from lamina_ir.extend import stack_depth, infer_equation_types, drop_redundant_collectives
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ShapeError, prims, shaped
+from lamina_ir.extend import collect_facts, stack_depth, infer_equation_types, drop_redundant_collectives
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, extend_axis_env, eval_jaxpr, stage, typeof
 
@@ -46,14 +46,10 @@ def lower_xmaps(closed: ClosedJaxpr, around: Axes = ()) -> ClosedJaxpr:
     >>> program.eqns[0].params["call_jaxpr"]
     { lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }
     """
+    if not collect_facts(closed).has_xmap:
+        return closed
     with stack_depth.with_recursion_limit():
         return _lower_program(closed, around)
-
-
-def _has_xmap(closed: ClosedJaxpr) -> bool:
-    return closed.memo("holds xmap", lambda: any(
-        e.primitive is prims.xmap_p or any(map(_has_xmap, subprograms(e)))
-        for e in closed.jaxpr.eqns if e.primitive.subprograms))
 
 
 def _lower_program(closed: ClosedJaxpr, around: Axes, mesh: Any = None) -> ClosedJaxpr:
@@ -62,7 +58,7 @@ def _lower_program(closed: ClosedJaxpr, around: Axes, mesh: Any = None) -> Close
     `mesh` is the mesh over which an enclosing xmap is divided, whose axes `around` then includes; None if there is
     none.
     """
-    if not _has_xmap(closed):
+    if not collect_facts(closed).has_xmap:
         return closed
 
     def make() -> ClosedJaxpr:

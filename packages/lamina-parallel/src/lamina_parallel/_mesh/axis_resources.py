@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lamina_ir import ClosedJaxpr, Eqn, Literal, Var, eqn_axis_names, prims, rewrite, shaped, subprograms
-from lamina_ir.extend import as_axis_name, check_axis_names, annotate_varying_axes
+from lamina_ir.extend import as_axis_name, collect_facts, check_axis_names, annotate_varying_axes
 
 from .mesh import Mesh
 from .serial_loop import SerialLoop
@@ -137,7 +137,7 @@ def _explain_nested(e: Eqn, resources: Resources, mesh: Any) -> str | None:
 
 def find_divided_xmap(closed: ClosedJaxpr) -> Eqn | None:
     """Return the equation of the first xmap in a program that is divided over a mesh; None if there is none."""
-    return closed.memo("divided", lambda: _first_divided(closed))[0]
+    return closed.memo("divided", lambda: _first_divided(closed))[0] if collect_facts(closed).has_xmap else None
 
 
 def _first_divided(closed: ClosedJaxpr) -> tuple[Eqn | None]:

@@ -139,7 +139,10 @@ def _count_equations(closed: ClosedJaxpr, known: dict[ClosedJaxpr, int], level: 
 
 def _has_short_rows(e: Eqn) -> bool:
     """Return whether a result is a large array with a short last dimension, whose single loop is up to 2x slower."""
-    return any(len(v.aval.shape) > 1 and v.aval.shape[-1] in _SHORT_WIDTHS and v.aval.size > _SMALL for v in e.outvars)
+    for v in e.outvars:
+        if len(v.aval.shape) > 1 and v.aval.shape[-1] in _SHORT_WIDTHS and v.aval.size > _SMALL:
+            return True
+    return False
 
 
 def _is_small_product(e: Eqn) -> bool:

@@ -211,7 +211,7 @@ def _load_or_compile(compiler: Compiler, lowered: Any, key: Any, devices: tuple[
                      options: CompileSettings) -> LoadedExecutable:
     """Return the executable from the disk cache, or compile it and store it there."""
     device_list = shardings.device_list(devices)
-    settings = _compile_options(options, tuple(d.id for d in devices))
+    settings = _compile_options(options, tuple([d.id for d in devices]))
     path = disk_cache.cache_path(key[0], devices)
     payload = None if path is None else disk_cache.read(path)
     if payload is not None:
@@ -311,6 +311,8 @@ def _on_program_collected(key: Any) -> None:
 
 def _pop_dead() -> list[LoadedExecutable]:
     """Remove and return the executables of `_dead_keys`. The caller holds `_lock`."""
+    if not _dead_keys:
+        return []
     state = client_state.current
     popped = [state.executables.pop(_dead_keys.popleft(), None) for _ in range(len(_dead_keys))]
     found = [loaded for loaded in popped if loaded is not None]

@@ -16,13 +16,13 @@ import pickle
 import weakref
 from collections.abc import Callable, Sequence
 from types import MethodType
-from typing import Any
+from typing import Any, NamedTuple
 
-from lamina_ir import config, trees
-from lamina_ir.extend import has_keys, lower_keys
+from lamina_ir import ClosedJaxpr, config, trees
+from lamina_ir.extend import Placement, collect_facts, lower_keys
 from lamina_parallel.extend import global_view
 from lamina_tracing import jit, hooks
-from lamina_tracing.extend import (EVALUATION, CallSpec, JitSpec, Tracer, contains_tracer, api_boundary,
+from lamina_tracing.extend import (EVALUATION, CallSpec, JitSpec, StagedProgram, Tracer, contains_tracer, api_boundary,
                                    filter_traceback, trace_state, translate_error)
 
 from .. import _jaxlib
@@ -76,6 +76,32 @@ def build_call(spec: CallSpec) -> Callable[..., Any]:
     _copy_metadata(call, spec)
     user_call = call if isinstance(spec, JitSpec) else _with_clear_errors(spec, call, miss_handler)
     return _DonatingCall(spec, user_call) if spec.donate_argnums else user_call
+
+
+class _BoundCall(NamedTuple):
+    """A call with its devices.
+
+    Attributes:
+      staged: the traced program, without keys.
+      flat: its arguments, without keys, and moved to the user's shardings.
+      donated: for each argument whether its memory may be reused; (): none.
+      user_shardings: those of arguments and results, or None.
+      placement: devices and shardings; None if the program runs as several executables.
+      format_arg: returns the name of an argument, by its flat index.
+      keyed_program: the program with keys, if an argument or result is a key; else None.
+      reuse_check: the check of key reuse that began with the call, or None.
+      has_moved_args: whether an argument was moved to the user's shardings.
+    """
+
+    staged: StagedProgram
+    flat: Sequence[Any]
+    donated: tuple[bool, ...]
+    user_shardings: dispatch_user_shardings.UserShardings | None
+    placement: Placement | None
+    format_arg: Callable[[int], str]
+    keyed_program: ClosedJaxpr | None
+    reuse_check: key_reuse_check.CheckedCall | None
+    has_moved_args: bool
 
 
 class _CacheMissHandler:
@@ -201,7 +227,7 @@ class _CacheMissHandler:
           args, kwargs: the arguments of the call.
           counted: whether the counting call object asks; only that one gets a fast path for counted launches.
         """
-        spec, kind = self.spec, self.spec.call
+        spec = self.spec
         if shutdown.blocked_threads:
             shutdown.block_thread()
         if hooks.dispatcher is not self.dispatcher:  # replaced since the function was made
@@ -216,51 +242,13 @@ class _CacheMissHandler:
         else:
             staged = spec.trace_call(args, kwargs, flat, tree, static)
         donated = spec.donated(args, kwargs)
-        user_shardings = None if self.shardings_key is None else dispatch_user_shardings.get_user_shardings(spec, staged, tree)
         if (trace_state.trace is not EVALUATION or staged.outer or staged.closed.jaxpr.axis_names
                 or contains_tracer(flat)):
-            if self.compiler_options:
-                raise ValueError(f"jit of `{spec.name}`: compiler_options apply to a whole program, but this call is "
-                                 "inside another program. Pass them to the outermost jit")
-            if user_shardings is not None:
-                return dispatch_user_shardings.call_with_constraints(spec, staged, user_shardings, flat, donated), None, True
-            return spec.bind_program(staged, flat, donated), None, True
-        format_arg = functools.partial(spec.argument_path, tree)
-        keyed_program, has_key_values = staged.closed, has_keys(staged.closed)
-        reuse_check = key_reuse_check.begin_call(keyed_program, flat, spec.is_library_function) if has_key_values else None
-        if has_key_values:
-            staged, flat = staged._replace(closed=lower_keys(keyed_program)), key_array.unwrap_keys(flat)
-            user_shardings = None if user_shardings is None else dispatch_user_shardings.get_user_shardings(spec, staged, tree)
-            has_key_values = not key_array.has_no_keys(keyed_program)
-        launch_guards.check_usable(kind, spec.name, flat, format_arg)
-        args_before = flat
-        if user_shardings is not None:
-            flat = user_shardings.place_args(spec, flat)
-        is_piecewise = user_shardings is None and piecewise.must_run_piecewise(staged.closed)
-        placement = None if is_piecewise else resolve.resolve_placement(
-            kind, spec.name, staged.closed, flat, donated, spec.device, spec.backend, user_shardings,
-            lambda: spec.describe_axis_size(staged, tree), format_arg)
-        try:
-            program = (piecewise.PiecewiseProgram(kind, spec.name, staged.closed, flat, format_arg, self.compiler_options)
-                       if placement is None else
-                       executable.get_or_compile(kind, staged.closed, spec.name, placement, spec.keep_unused,
-                                             self.compiler_options))
-            if donated:
-                launch_guards.check_donation(kind, spec.name, flat, donated, format_arg)
-            if transfer_guard.any_guard_set and spec.is_library_function:
-                with transfer_guard.allowing_scalars(flat):
-                    outs = program.run(flat, user_shardings)
-            else:
-                outs = program.run(flat, user_shardings)
-        except _jaxlib.JaxRuntimeError as e:
-            raise executable.make_execution_error(kind, spec.name, e) from e
-        if has_key_values:
-            outs = key_array.wrap_keys(outs, keyed_program.out_avals)
-        if reuse_check is not None:
-            reuse_check.finish(outs)
-        result = trees.tree_unflatten(staged.out_tree, outs)
-        if (reuse_check is not None or has_key_values and program.launcher is not None
-                or user_shardings is not None and any(x is not y for x, y in zip(flat, args_before))):
+            return self._bind(staged, tree, flat, donated), None, True
+        call = self._resolve(staged, tree, flat, donated)
+        program, result = self._run(call)
+        if (call.reuse_check is not None or call.keyed_program is not None and program.launcher is not None
+                or call.has_moved_args):
             return result, None, False  # no fast path: jaxlib cannot reshard arguments, or check keys
         if program.const_args:
             for call_ref in self.call_refs:
@@ -271,13 +259,85 @@ class _CacheMissHandler:
         changed = changes_before != config.generation.changes_by_other_threads()
         if transfer_guard.any_guard_set and spec.is_library_function and transfer_guard.is_set():
             return result, None, changed  # no fast path: jaxlib's guards treat scalars like arrays
-        if (program.launcher is not None and user_shardings is None and not spec.statics.nums
-                and not spec.statics.names and not changed):
+        if program.launcher is not None and not changed:
+            self._note_multi_process_call(args, kwargs, call, program)
+        return result, self._make_fast_path(call, program, result) if counted or self.window is None else None, changed
+
+    def _bind(self, staged: StagedProgram, tree: Any, flat: Sequence[Any], donated: tuple[bool, ...]) -> Any:
+        """Make the call an equation of the program that is being traced."""
+        spec = self.spec
+        user_shardings = self._user_shardings(staged, tree)
+        if self.compiler_options:
+            raise ValueError(f"jit of `{spec.name}`: compiler_options apply to a whole program, but this call is "
+                             "inside another program. Pass them to the outermost jit")
+        if user_shardings is not None:
+            return dispatch_user_shardings.call_with_constraints(spec, staged, user_shardings, flat, donated)
+        return spec.bind_program(staged, flat, donated)
+
+    def _user_shardings(self, staged: StagedProgram, tree: Any) -> dispatch_user_shardings.UserShardings | None:
+        """Return the in_shardings and out_shardings of a call; None if it has none."""
+        return None if self.shardings_key is None else dispatch_user_shardings.get_user_shardings(self.spec, staged, tree)
+
+    def _resolve(self, staged: StagedProgram, tree: Any, flat: Sequence[Any], donated: tuple[bool, ...]) -> _BoundCall:
+        """Choose the devices of a call, and move its arguments to the user's shardings."""
+        spec, kind = self.spec, self.spec.call
+        user_shardings = self._user_shardings(staged, tree)
+        format_arg = functools.partial(spec.argument_path, tree)
+        facts, keyed_program, reuse_check = collect_facts(staged.closed), None, None
+        if facts.has_keys:
+            keyed_program = staged.closed
+            reuse_check = key_reuse_check.begin_call(keyed_program, flat, spec.is_library_function)
+            staged, flat = staged._replace(closed=lower_keys(keyed_program)), key_array.unwrap_keys(flat)
+            user_shardings = self._user_shardings(staged, tree)
+            if key_array.has_no_keys(keyed_program):
+                keyed_program = None
+        launch_guards.check_usable(kind, spec.name, flat, format_arg)
+        args_before, placement = flat, None
+        if user_shardings is not None:
+            flat = user_shardings.place_args(spec, flat)
+        has_moved_args = user_shardings is not None and any(x is not y for x, y in zip(flat, args_before))
+        if user_shardings is not None or facts.process_axis_sizes is None or not piecewise.must_run_piecewise(staged.closed):
+            placement = resolve.resolve_placement(kind, spec.name, staged.closed, flat, donated, spec.device, spec.backend,
+                                                  user_shardings, lambda: spec.describe_axis_size(staged, tree), format_arg)
+        return _BoundCall(staged, flat, donated, user_shardings, placement, format_arg, keyed_program, reuse_check,
+                          has_moved_args)
+
+    def _run(self, call: _BoundCall) -> tuple[executable.CompiledProgram | piecewise.PiecewiseProgram, Any]:
+        """Compile the program of a call and run it; return the compiled program and the result."""
+        spec, kind, staged, flat = self.spec, self.spec.call, call.staged, call.flat
+        program: executable.CompiledProgram | piecewise.PiecewiseProgram
+        try:
+            if call.placement is None:
+                program = piecewise.PiecewiseProgram(kind, spec.name, staged.closed, flat, call.format_arg,
+                                                     self.compiler_options)
+            else:
+                program = executable.get_or_compile(kind, staged.closed, spec.name, call.placement, spec.keep_unused,
+                                                    self.compiler_options)
+            if call.donated:
+                launch_guards.check_donation(kind, spec.name, flat, call.donated, call.format_arg)
+            if transfer_guard.any_guard_set and spec.is_library_function:
+                with transfer_guard.allowing_scalars(flat):
+                    outs = program.run(flat, call.user_shardings)
+            else:
+                outs = program.run(flat, call.user_shardings)
+        except _jaxlib.JaxRuntimeError as e:
+            raise executable.make_execution_error(kind, spec.name, e) from e
+        if call.keyed_program is not None:
+            outs = key_array.wrap_keys(outs, call.keyed_program.out_avals)
+        if call.reuse_check is not None:
+            call.reuse_check.finish(outs)
+        return program, trees.tree_unflatten(staged.out_tree, outs)
+
+    def _note_multi_process_call(self, args: Any, kwargs: Any, call: _BoundCall, program: Any) -> None:
+        """Cache a call over several processes, so that `run_repeated` finds it."""
+        if call.user_shardings is None and not self.spec.statics.nums and not self.spec.statics.names:
             self.multi_process_calls = self.multi_process_calls or multi_process_call_cache.CallCache()
-            self.multi_process_calls.note(args, kwargs, flat, program, staged.out_tree)
-        out_tree = CALL_REGISTRY.flatten(result)[1] if has_key_values else staged.out_tree
-        fast_path = program.fast_path(flat, out_tree, user_shardings) if counted or self.window is None else None
-        return result, fast_path, changed
+            self.multi_process_calls.note(args, kwargs, call.flat, program, call.staged.out_tree)
+
+    def _make_fast_path(self, call: _BoundCall, program: Any, result: Any) -> executable.FastPath | None:
+        """Return the data with which jaxlib runs further calls without Python; None if it must not."""
+        out_tree = call.staged.out_tree if call.keyed_program is None else CALL_REGISTRY.flatten(result)[1]
+        return program.fast_path(call.flat, out_tree, call.user_shardings)
 
 
 @api_boundary

@@ -6,6 +6,7 @@ the program of a call by the tree, types and shardings of its arguments.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,7 +62,7 @@ class CallCache:
                 return program, flat, signature.out_tree
         return None
 
-    def note(self, args: Any, kwargs: Any, flat: list[Any], program: Any, out_tree: Any) -> None:
+    def note(self, args: Any, kwargs: Any, flat: Sequence[Any], program: Any, out_tree: Any) -> None:
         """Cache the program that ran a call.
 
         Calls are not cached if an argument is not an array or a float, or if a leaf was converted before the call.

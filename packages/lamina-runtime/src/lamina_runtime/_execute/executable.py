@@ -7,9 +7,8 @@ from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any
 
-from lamina_ir import (CallbackError, ClosedJaxpr, ExecutionError, config, has_ordered_effects, subprograms,
-                       thread_effect_token)
-from lamina_ir.extend import Placement, Tiles, join_member_tiles
+from lamina_ir import CallbackError, ClosedJaxpr, ExecutionError, config, thread_effect_token
+from lamina_ir.extend import Placement, ProgramFacts, Tiles, collect_facts, join_member_tiles
 from lamina_lowering import lower, merged_rules
 from lamina_parallel.extend import mesh_in_scope, lower_xmaps
 from lamina_tracing.extend import logger, log_cache_miss
@@ -86,7 +85,7 @@ class CompiledProgram:
 
     def __init__(self, call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool,
                  compiler_options: tuple[tuple[str, Any], ...], rules: Any) -> None:
-        devices, here = placement.devices, placement.visible_devices
+        devices, facts = placement.devices, collect_facts(closed)
         self.call, self.name, self.placement = call, name, placement
         self._closed = weakref.ref(closed)  # weak, because the program's memo holds this object
         self.in_avals, self.out_avals = closed.in_avals, closed.out_avals
@@ -94,72 +93,103 @@ class CompiledProgram:
         self.launcher, self.processes = multi_process.multi_process_launcher(devices)
         self.first_launch_done = len(devices) == 1
         self.launch_group = None
-        # Ordered effects pass a token through the program, as its last operand and last result. It is never donated.
-        self.effect_order = None
-        ordered = has_ordered_effects(closed)
-        if ordered:
-            if placement.one_member_per_device:
-                raise ValueError(f"{call} of `{name}`: ordered effects need a single device, and the devices of a map "
-                                 "run at the same time; use ordered=False")
-            if len(devices) > 1:
-                raise ValueError(f"jit of `{name}`: ordered effects need a single device; this program runs on "
-                                 f"{len(devices)}. Use ordered=False")
-            self.effect_order = effects.get_effect_order(devices[0])
-            if placement.donated:
-                placement = placement._replace(donated=(*placement.donated, False))
-        self._mesh = program_mesh(closed) if placement.partitions > 1 or placement.one_member_per_device else None
-        if self._mesh is not None and placement.one_member_per_device and placement.local_devices:
-            self._mesh = self._mesh.local_mesh  # the local view
-        kind = "pmap_" if self._mesh is None else "shard_map_"
-        member_devices = here[:len(here) // placement.local_members]
-        by_id = None
-        if placement.partitions > 1:
-            by_id = sorted(range(len(member_devices)), key=lambda i: member_devices[i].id)
-        self.lowered = low = lower(thread_effect_token(closed) if ordered else closed, placement=placement, rules=rules,
-                                   name=f"{kind if placement.one_member_per_device else ''}{name}", keep_unused=keep_unused,
-                                   platform=backends.lowering_platform(devices[0]), partition_order=by_id)
-        n_out = len(closed.out_avals)
-        split = placement.partitions > 1
-        unspecified = tuple([t is None for t in placement.out_tiles]) if placement.out_tiles else (True,) * n_out
-        if self.processes:
-            compiler_options = (*_jaxlib.multi_process_overrides(low.platform), *compiler_options)
-        fast_compile, rolled_loops = compile_effort(closed) if len(devices) == 1 else CompileEffort()
-        options = executable_cache.CompileSettings(*placement.grid, unspecified if split else (), fast_compile,
-                                    len(devices) > 1 and bool(getattr(low, "host_functions", ())),
-                                    getattr(low, "shardy", False), compiler_options, rolled_loops)
-        self.loaded = compile_and_log(low, devices, options, call, name, closed)
+        self.effect_order = self._find_effect_order() if facts.has_ordered_effects else None
+        self._mesh = _program_mesh_of(closed, placement)
+        self.lowered = self._lower(closed, keep_unused, rules)
+        self.loaded = self._compile(closed, compiler_options)
         self.executable = self.loaded.executable
-        self.used_args = low.used_args[:-1] if ordered else low.used_args
+        ordered = self.effect_order is not None
+        self.used_args = self.lowered.used_args[:-1] if ordered else self.lowered.used_args
         make_sharding = shardings.process_part_sharding if placement.local_devices else shardings.tiled_sharding
+        here = placement.visible_devices
         everywhere = make_sharding(here, Tiles())
         self.in_shardings = [everywhere if t is None else make_sharding(here, t) for t in placement.in_tiles] or [
             everywhere] * len(self.used_args)
-        launch_guards.check_constants(call, name, low.const_args)
-        self.const_args = [place_arg(c, everywhere) for c in low.const_args]
-        # Results without a user sharding have the sharding that the compiler chose. No tiles means replicated.
-        compiler_shardings = self.executable.get_output_shardings() if split else None
-        chosen = [Tiles()] * n_out if compiler_shardings is None else [_tiles_from_proto(p) for p in compiler_shardings]
-        if placement.local_devices and split:  # each process holds a replica as far as XLA knows; take the part in this process
-            own = [devices.index(d) for d in member_devices]
-            chosen = join_member_tiles(closed, placement, [t.block_on(own)[0] for t in chosen])
-        user_outs = placement.out_tiles or (None,) * n_out
-        self.out_shardings = [make_sharding(here, c if t is None else t) for t, c in zip(user_outs, chosen)]
+        launch_guards.check_constants(call, name, self.lowered.const_args)
+        self.const_args = [place_arg(c, everywhere) for c in self.lowered.const_args]
+        self.out_shardings = [everywhere if t is None else make_sharding(here, t) for t in self._result_tiles(closed)]
         if self._mesh is not None and placement.one_member_per_device and (len(here) > 1 or not placement.local_devices):
             self.out_shardings = [shardings.as_named_sharding(self._mesh, s, a.ndim)
-                                  for s, a in zip(self.out_shardings, closed.out_avals)]
+                                  for s, a in zip(self.out_shardings, self.out_avals)]
         if ordered:
             self.out_shardings.append(everywhere)
-        avals = [*closed.out_avals, *low.out_avals[n_out:]]
+        avals = [*self.out_avals, *self.lowered.out_avals[len(self.out_avals):]]
         self.result_handlers = [_jaxlib.result_handler(a, s, placement.committed) for a, s in zip(avals, self.out_shardings)]
         self.named_results: dict[Any, tuple[list[Any], list[Any]]] = {}
-        # Launches with collectives are counted in a window, which limits how many are in flight. Multi-process launches
-        # need none: they run one at a time.
-        if self.launcher is not None:
-            self.window = None
-        elif placement.one_member_per_device:
-            self.window = launch_guards.client_window(devices[0].client) if has_collectives(closed) else None
-        else:
-            self.window = launch_guards.collective_window(self.executable, devices[0]) if len(devices) > 1 else None
+        self.window = self._choose_window(facts)
+
+    def _find_effect_order(self) -> effects.EffectOrder:
+        """Return the sequence of ordered effects of the device.
+
+        Ordered effects pass a token through the program, as its last operand and last result. It is never donated.
+        """
+        devices = self.placement.devices
+        if self.placement.one_member_per_device:
+            raise ValueError(f"{self.call} of `{self.name}`: ordered effects need a single device, and the devices of a map "
+                             "run at the same time; use ordered=False")
+        if len(devices) > 1:
+            raise ValueError(f"jit of `{self.name}`: ordered effects need a single device; this program runs on "
+                             f"{len(devices)}. Use ordered=False")
+        return effects.get_effect_order(devices[0])
+
+    def _member_devices(self) -> tuple[Any, ...]:
+        """The devices of one member, if the members of a map are lowered as if each were a process; else those visible."""
+        here = self.placement.visible_devices
+        return here[:len(here) // self.placement.local_members]
+
+    def _lower(self, closed: ClosedJaxpr, keep_unused: bool, rules: Any) -> Any:
+        placement, prefix, by_id = self.placement, "", None
+        if self.effect_order is not None:
+            closed = thread_effect_token(closed)
+            if placement.donated:
+                placement = placement._replace(donated=(*placement.donated, False))
+        if placement.one_member_per_device:
+            prefix = "pmap_" if self._mesh is None else "shard_map_"
+        if placement.partitions > 1:
+            devices = self._member_devices()
+            by_id = sorted(range(len(devices)), key=lambda i: devices[i].id)
+        return lower(closed, placement=placement, rules=rules, name=f"{prefix}{self.name}", keep_unused=keep_unused,
+                     platform=rules.platform, partition_order=by_id)
+
+    def _compile(self, closed: ClosedJaxpr, compiler_options: tuple[tuple[str, Any], ...]) -> executable_cache.LoadedExecutable:
+        placement, low = self.placement, self.lowered
+        unspecified: tuple[bool, ...] = ()
+        if placement.partitions > 1:
+            unspecified = tuple([t is None for t in placement.out_tiles]) or (True,) * len(self.out_avals)
+        if self.processes:
+            compiler_options = (*_jaxlib.multi_process_overrides(low.platform), *compiler_options)
+        is_parallel = len(placement.devices) > 1
+        fast_compile, rolled_loops = CompileEffort() if is_parallel else compile_effort(closed)
+        options = executable_cache.CompileSettings(
+            placement.replicas, placement.partitions, unspecified, fast_compile,
+            is_parallel and bool(getattr(low, "host_functions", ())), getattr(low, "shardy", False), compiler_options,
+            rolled_loops)
+        return compile_and_log(low, placement.devices, options, self.call, self.name, closed)
+
+    def _result_tiles(self, closed: ClosedJaxpr) -> Sequence[Tiles | None]:
+        """Return the tiles of the results: the user's, else those that the compiler chose. None means replicated."""
+        placement = self.placement
+        chosen: Sequence[Tiles | None] = (None,) * len(self.out_avals)
+        compiler_shardings = self.executable.get_output_shardings() if placement.partitions > 1 else None
+        if compiler_shardings is not None:
+            chosen = [_tiles_from_proto(p) for p in compiler_shardings]
+        if placement.local_devices and placement.partitions > 1:
+            # Each process holds a replica as far as XLA knows; take the part in this process.
+            own = [placement.devices.index(d) for d in self._member_devices()]
+            chosen = join_member_tiles(closed, placement, [(t or Tiles()).block_on(own)[0] for t in chosen])
+        return [c if t is None else t for t, c in zip(placement.out_tiles, chosen)] if placement.out_tiles else chosen
+
+    def _choose_window(self, facts: ProgramFacts) -> launch_guards.Window | None:
+        """Return the window in which launches with collectives are counted, which limits how many are in flight.
+
+        Multi-process launches need none: they run one at a time.
+        """
+        devices = self.placement.devices
+        if self.launcher is not None or len(devices) == 1 and not self.placement.one_member_per_device:
+            return None
+        if self.placement.one_member_per_device:
+            return launch_guards.client_window(devices[0].client) if facts.has_collectives else None
+        return launch_guards.collective_window(self.executable, devices[0])
 
     @property
     def source_program(self) -> ClosedJaxpr | None:
@@ -312,17 +342,13 @@ def _tiles_from_proto(proto: Any) -> Tiles:
     return Tiles.parse(str(tiles)) if tiles.is_tiled() else Tiles()
 
 
-def has_collectives(closed: ClosedJaxpr) -> bool:
-    """Return whether a program has collectives, so that the members of its map wait for each other."""
-    todo, seen = [closed], {closed}  # nested programs can be shared at every level; visit each once
-    for program in todo:
-        for e in program.jaxpr.eqns:
-            if e.primitive.axis_params and e.invars:
-                return True
-            fresh = [s for s in subprograms(e) if s not in seen]
-            seen.update(fresh)
-            todo += fresh
-    return False
+def _program_mesh_of(closed: ClosedJaxpr, placement: Placement) -> Any:
+    """Return the mesh that names the devices of the results; None if the program names none."""
+    if placement.partitions == 1 and not placement.one_member_per_device:
+        return None
+    mesh = program_mesh(closed)
+    is_local_view = mesh is not None and placement.one_member_per_device and placement.local_devices
+    return mesh.local_mesh if is_local_view else mesh
 
 
 def place_arg(x: Any, sharding: Any, aval: Any = None) -> Any:

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from lamina_ir import (CallbackError, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, has_host_callbacks, dce, eqn_has_effects,
                        has_ordered_effects, prims, subprograms)
-from lamina_ir.extend import (SCANNED, Tiles, LoopIteration, RegionView, single_map_eqn, single_nested_map_eqn,
-                              stack_depth, format_iterations)
+from lamina_ir.extend import (SCANNED, Tiles, LoopIteration, RegionView, collect_facts, single_map_eqn,
+                              single_nested_map_eqn, stack_depth, format_iterations)
 from lamina_parallel.extend import lower_xmaps
 from lamina_tracing import hooks
 
@@ -36,7 +36,7 @@ _MAX_CONCATENATED = 64  # operands of one concatenate
 
 def must_run_piecewise(closed: ClosedJaxpr) -> bool:
     """Return whether a program must run as several executables."""
-    if resolve.find_multi_process_axis_sizes(closed) is None:
+    if collect_facts(closed).process_axis_sizes is None:
         return False
     closed = lower_xmaps(closed)
     if single_map_eqn(closed) is not None or single_nested_map_eqn(closed) is not None:
@@ -82,9 +82,8 @@ def _split(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[_Step]]:
     eqns, consts = jaxpr.eqns, dict(zip(jaxpr.constvars, closed.consts))
     last_use = {v: i for i, e in enumerate(eqns) for v in e.invars if type(v) is not Literal}
     last_use |= {v: len(eqns) for v in jaxpr.outvars if type(v) is not Literal}
-    contains_map = [resolve.is_multi_process_map(e) or any(resolve.find_multi_process_axis_sizes(s) is not None
-                                                           for s in subprograms(e))
-                    for e in eqns]
+    contains_map = [resolve.is_multi_process_map(e) or any(
+        collect_facts(s).process_axis_sizes is not None for s in subprograms(e)) for e in eqns]
     steps: list[_Step] = []
     start = 0
 
@@ -180,7 +179,7 @@ class PiecewiseProgram:
         return outs
 
     def _run_program(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
-        if resolve.find_multi_process_axis_sizes(closed) is None:
+        if collect_facts(closed).process_axis_sizes is None:
             return self._run_local(closed, args, has_host_callbacks(closed)) if closed.jaxpr.eqns else self._run(closed, args)
         closed, steps = _steps(closed)
         env: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts))

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, ShapeDtypeStruct, ShapedArray, prims, subprograms, walk
-from lamina_ir.extend import (Grid, Placement, Tiles, count_devices, single_map_eqn, single_nested_map_eqn, place_map,
-                              find_shard_maps, place_nested_map, global_axis_size, infer_arg_tiles)
+from lamina_ir.extend import (Grid, Placement, ProgramFacts, Tiles, collect_facts, count_devices, single_map_eqn,
+                              single_nested_map_eqn, place_map, find_shard_maps, place_nested_map, global_axis_size,
+                              infer_arg_tiles)
 from lamina_parallel import Mesh
 from lamina_parallel.extend import parse_mesh, lower_xmaps
 
@@ -25,8 +26,8 @@ from .._backend import backends
 from .._sharding import shardings
 from .._jaxlib import ArrayImpl, GSPMDSharding, SingleDeviceSharding
 
-__all__ = ["ArgSpec", "check_args_process_local", "device_names", "find_multi_process_axis_sizes",
-           "is_multi_process_map", "is_multi_process_mesh_map", "iter_outermost_maps", "make_arg_spec",
+__all__ = ["ArgSpec", "check_args_process_local", "device_names", "is_multi_process_map",
+           "is_multi_process_mesh_map", "iter_outermost_maps", "make_arg_spec",
            "program_mesh", "resolve_placement", "rows_permuted"]
 
 
@@ -66,10 +67,47 @@ def make_arg_spec(x: Any, aval: ShapedArray) -> Any:
     return ArgSpec(aval, shardings.resolve_sharding("lower", aval.shape, sharding))
 
 
+class _Call(NamedTuple):
+    """A call whose devices are chosen. The fields are those of `resolve_placement`; `facts` are those of `closed`."""
+
+    kind: str
+    name: str
+    closed: ClosedJaxpr
+    facts: ProgramFacts
+    flat: Sequence[Any]
+    donated: tuple[bool, ...]
+    device: Any
+    backend: str | None
+    user_shardings: Any
+    format_size: Callable[[], str | None] | None
+    format_arg: Callable[[int], str] | None
+
+    @property
+    def lead(self) -> str:
+        """The beginning of messages."""
+        return f"{self.kind} of `{self.name}`"
+
+    @property
+    def user_devices(self) -> tuple[Any, ...] | None:
+        """The devices of in_shardings and out_shardings; None if there are none."""
+        return None if self.user_shardings is None else self.user_shardings.devices
+
+
+class _DeviceSource(NamedTuple):
+    """The devices of a call, and what names them: subject and verb, for messages.
+
+    `committed`: whether they were named, so that results are committed to them.
+    """
+
+    devices: tuple[Any, ...]
+    description: str
+    committed: bool = True
+
+
 def resolve_placement(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any], donated: tuple[bool, ...] = (),
-                 device: Any = None, backend: str | None = None, user_shardings: Any = None,
-                 format_size: Callable[[], str | None] | None = None,
-                 format_arg: Callable[[int], str] | None = None) -> Placement:
+                      device: Any = None, backend: str | None = None, user_shardings: Any = None,
+                      format_size: Callable[[], str | None] | None = None,
+                      format_arg: Callable[[int], str] | None = None) -> Placement:
     """Choose the devices and shardings of a call.
 
     Args:
@@ -84,93 +122,114 @@ def resolve_placement(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[
     Raises:
       ValueError: the arguments are committed to different devices, or there are too few devices for the maps inside.
     """
-    request = nested_backend_request(closed)
-    closed = lower_xmaps(closed)
-    e, mesh_maps = single_map_eqn(closed), find_shard_maps(closed)
-    _check_backend(f"{call} of `{name}`", backend)
-    if e is not None and (user_shardings is None or user_shardings.devices is None):
-        return _place_map(call, name, closed, e, flat, donated, backend, format_size, format_arg)
-    if any(e.params["here"] for e in mesh_maps):
-        raise NotImplementedError(f"{call} of `{name}`: a program with other work around an xmap over several "
+    facts = collect_facts(closed)
+    request = _Call(call, name, closed, facts, flat, donated, device, backend, user_shardings, format_size, format_arg)
+    if facts.is_plain and device is None and backend is None and user_shardings is None:
+        devices = _argument_devices(request)
+        if devices is None:
+            return Placement((backends.default_device(),), donated=donated)
+        return _place_on_devices(request, devices, True)
+    for platform, lead in facts.backend_requests.items():
+        _check_backend(lead, platform)
+    if facts.has_xmap:
+        closed = lower_xmaps(closed)
+        request = request._replace(closed=closed, facts=collect_facts(closed))
+    shard_maps = find_shard_maps(closed)
+    _check_backend(request.lead, backend)
+    e = single_map_eqn(closed)
+    if e is not None and request.user_devices is None:
+        return _place_map(request, e)
+    if any(e.params["here"] for e in shard_maps):
+        raise NotImplementedError(f"{request.lead}: a program with other work around an xmap over several "
                                   "processes runs as several executables, so it cannot be lowered, and takes no "
                                   "in_shardings and out_shardings. Call it without these, or lower the xmap by itself")
-    # Priority: the options of the call, then the devices of committed arguments, then the default device.
-    need = count_devices(closed)
-    chosen: tuple[Any, ...] | None
-    source = "device= and backend= name"
-    if device is not None:
-        chosen = (backends.resolve_device(device),)
-    elif backend is not None:
-        chosen = (backends.local_devices(backend=backend)[0],)
-    else:
-        chosen, source = _committed(call, name, flat, need > 1, format_arg), "arguments are committed to"
-    if user_shardings is not None and user_shardings.devices is not None:
-        if chosen is not None and chosen != user_shardings.devices:
-            raise ValueError(f"{call} of `{name}`: in_shardings and out_shardings name "
-                             f"{device_names(user_shardings.devices)}; the call's other arguments, or device=, use "
-                             f"{device_names(chosen)}. Give one set of devices")
-        chosen, source = user_shardings.devices, "in_shardings and out_shardings name"
-        if len(chosen) < need:
-            raise ValueError(f"{call} of `{name}`: in_shardings and out_shardings name {device_names(chosen)}; the "
-                             f"maps inside take {need} devices")
-    constrained = _constraint_devices(call, name, closed)
+    return _place_program(request, shard_maps, facts)
+
+
+def _place_program(call: _Call, shard_maps: Sequence[Eqn], source_facts: ProgramFacts) -> Placement:
+    """Place a program that is not a single map.
+
+    Its devices are those of the first source that names some: options of the call, committed arguments, in_shardings
+    and out_shardings, sharding constraints, the mesh of a `shard_map`, the maps inside. A later source may only name
+    devices that fit those of the earlier ones.
+
+    Args:
+      shard_maps: the `shard_map`s in the program.
+      source_facts: the facts of the program before xmaps were lowered, with their requests for platforms.
+    """
+    facts = call.facts
+    chosen = _option_devices(call) or _argument_source(call, math.prod(facts.map_sizes) > 1)
+    chosen = _user_sharding_devices(call, chosen)
+    constrained = _constraint_devices(call)
     if chosen is None and constrained is not None:
-        chosen = constrained
-    across = find_multi_process_axis_sizes(closed)
-    if mesh_maps:
-        chosen = _shard_map_devices(call, name, mesh_maps[0], chosen, source, across is not None, user_shardings)
-        source = "the mesh of a shard_map in it names"
-    committed = chosen is not None
-    if across is not None:
-        placement = _place_over_processes(call, name, closed, need, across, flat, donated, backend, user_shardings,
-                                          format_size, format_arg)
-        if constrained is not None and {*constrained} != {*placement.local_devices}:
-            raise ValueError(f"{call} of `{name}`: with_sharding_constraint names {device_names(constrained)}"
-                             f"{_constraints(closed)[0][1]}; in this process the maps inside run on "
-                             f"{device_names(placement.local_devices)}. Name these devices")
-        return placement
-    if need > 1 and mesh_maps:
-        if len(chosen or ()) != need:
-            raise ValueError(f"{call} of `{name}`: the pmaps inside take {need} devices together; the mesh of a "
-                             f"shard_map in it names {device_names(chosen or ())}. A program runs on one set of "
-                             "devices: call the pmaps and the shard_map separately")
-    elif need > 1:
-        found = _devices_for_maps(call, name, closed, need, chosen, backend, format_size)
-        if found != chosen:
-            source = "the maps inside run on"
-        chosen, committed = found, True
+        chosen = _DeviceSource(constrained, "with_sharding_constraint names")
+    if shard_maps:
+        chosen = _shard_map_devices(call, shard_maps[0], chosen)
+    if facts.process_axis_sizes is not None:
+        return _place_over_processes(call, constrained)
+    if math.prod(facts.map_sizes) > 1:
+        chosen = _map_devices(call, chosen, shard_maps)
     elif chosen is None:
-        chosen = (backends.local_devices(backend=request[1])[0] if request else backends.default_device(),)
-    assert chosen is not None
-    n = len(chosen)
-    if request and backends.client(request[1]).platform != chosen[0].platform:
-        raise ValueError(f"{call} of `{name}`: {request[0]} has backend={request[1]!r}, but {source} "
-                         f"{device_names(chosen)}. Name one platform")
-    if constrained is not None and {*constrained} != {*chosen}:
-        raise ValueError(f"{call} of `{name}`: with_sharding_constraint names "
-                         f"{device_names(constrained)}{_constraints(closed)[0][1]}; {source} {device_names(chosen)}. "
-                         "Name one set of devices, or move the arguments with device_put")
+        platform = next(iter(source_facts.backend_requests), None)
+        chosen = _DeviceSource((backends.local_devices(backend=platform)[0] if platform else backends.default_device(),),
+                               "the default device is", False)
+    _check_conflicts(call, chosen, constrained, source_facts)
+    return _place_on_devices(call, chosen.devices, chosen.committed)
+
+
+def _place_on_devices(call: _Call, devices: tuple[Any, ...], committed: bool) -> Placement:
+    """Return the placement of a program that is not a single map, given its devices."""
+    n = len(devices)
     if n == 1:
-        return Placement(chosen, donated=donated, committed=committed)
-    ins = [_tiles_over(x, chosen) for x in flat]
+        return Placement(devices, donated=call.donated, committed=committed)
+    ins = [_tiles_over(x, devices) for x in call.flat]
     axes: tuple[tuple[str, int], ...] = ()
-    if need > 1:
-        grid = Grid.of(closed, n)
-        ins, axes = [w if t is None else t for t, w in zip(ins, infer_arg_tiles(closed, grid, chosen))], grid.axes()
+    if math.prod(call.facts.map_sizes) > 1:
+        grid = Grid.of(call.closed, n)
+        ins, axes = [w if t is None else t for t, w in zip(ins, infer_arg_tiles(call.closed, grid, devices))], grid.axes()
     outs: tuple[Tiles | None, ...] = ()
-    if user_shardings is not None:
-        ins = [t if s is None else s.tiles for t, s in zip(ins, user_shardings.ins)]
-        outs = tuple([None if s is None else s.tiles for s in user_shardings.outs])
-    return Placement(chosen, partitions=n, in_tiles=tuple([t or Tiles() for t in ins]), out_tiles=outs, donated=donated,
-                     committed=committed, axes=axes)
+    if call.user_shardings is not None:
+        ins = [t if s is None else s.tiles for t, s in zip(ins, call.user_shardings.ins)]
+        outs = tuple([None if s is None else s.tiles for s in call.user_shardings.outs])
+    return Placement(devices, partitions=n, in_tiles=tuple([t or Tiles() for t in ins]), out_tiles=outs,
+                     donated=call.donated, committed=committed, axes=axes)
 
 
-def _committed(call: str, name: str, flat: Sequence[Any], maps: bool,
-               format_arg: Callable[[int], str] | None) -> tuple[Any, ...] | None:
+def _check_conflicts(call: _Call, chosen: _DeviceSource, constrained: tuple[Any, ...] | None,
+                     source_facts: ProgramFacts) -> None:
+    """Raise ValueError if a nested call requests another platform, or a constraint names other devices."""
+    devices, description, _ = chosen
+    platform, lead = next(iter(source_facts.backend_requests.items()), (None, ""))
+    if platform is not None and backends.client(platform).platform != devices[0].platform:
+        raise ValueError(f"{call.lead}: {lead} has backend={platform!r}, but {description} "
+                         f"{device_names(devices)}. Name one platform")
+    if constrained is not None and {*constrained} != {*devices}:
+        raise ValueError(f"{call.lead}: with_sharding_constraint names "
+                         f"{device_names(constrained)}{_constraints(call.closed)[0][1]}; {description} "
+                         f"{device_names(devices)}. Name one set of devices, or move the arguments with device_put")
+
+
+# --- sources of devices, in the order of their priority -----------------------------------------------------------
+def _option_devices(call: _Call) -> _DeviceSource | None:
+    """Return the device of the options of the call."""
+    if call.device is not None:
+        return _DeviceSource((backends.resolve_device(call.device),), "device= and backend= name")
+    if call.backend is not None:
+        return _DeviceSource((backends.local_devices(backend=call.backend)[0],), "device= and backend= name")
+    return None
+
+
+def _argument_source(call: _Call, maps: bool) -> _DeviceSource | None:
+    devices = _argument_devices(call, maps)
+    return None if devices is None else _DeviceSource(devices, "arguments are committed to")
+
+
+def _argument_devices(call: _Call, maps: bool = False) -> tuple[Any, ...] | None:
     """Return the devices of the committed arguments, None if no argument is committed.
 
     All must have the same devices. If the program contains maps, arguments may also be on a subset of them.
     """
+    flat, format_arg = call.flat, call.format_arg
     found: tuple[Any, ...] | None = None
     known: Any = None
     first = 0
@@ -185,28 +244,44 @@ def _committed(call: str, name: str, flat: Sequence[Any], maps: bool,
                     known, found, first = here, tuple(here), i
                 elif ours != theirs and known.is_fully_addressable != here.is_fully_addressable:
                     one, other = (_format_arg(format_arg, n) for n in (first, i))
-                    raise ValueError(f"{call} of `{name}`: {one}, {flat[first].aval.str_long()}, and {other}, "
+                    raise ValueError(f"{call.lead}: {one}, {flat[first].aval.str_long()}, and {other}, "
                                      f"{x.aval.str_long()}: one is a global array over devices of several processes, the "
                                      "other is on devices of one process and may be only a part. Make one global array "
                                      "of the parts with lamina.make_array_from_process_local_data, or pass "
                                      "np.asarray(x) if its value is the same in all processes")
                 elif ours != theirs and not (maps and ours > theirs):
                     one, other = (_format_arg(format_arg, n) for n in (first, i))
-                    raise ValueError(f"{call} of `{name}`: arguments are committed to different devices: {one}, "
+                    raise ValueError(f"{call.lead}: arguments are committed to different devices: {one}, "
                                      f"{flat[first].aval.str_long()}, to {device_names(found or ())} and {other}, "
                                      f"{x.aval.str_long()}, to {device_names(tuple(here))}. Move them with device_put")
     return found
 
 
-def _constraint_devices(call: str, name: str, closed: ClosedJaxpr) -> tuple[Any, ...] | None:
+def _user_sharding_devices(call: _Call, chosen: _DeviceSource | None) -> _DeviceSource | None:
+    """Return the devices of in_shardings and out_shardings; `chosen` if there are none."""
+    devices = call.user_devices
+    if devices is None:
+        return chosen
+    if chosen is not None and chosen.devices != devices:
+        raise ValueError(f"{call.lead}: in_shardings and out_shardings name "
+                         f"{device_names(devices)}; the call's other arguments, or device=, use "
+                         f"{device_names(chosen.devices)}. Give one set of devices")
+    need = math.prod(call.facts.map_sizes)
+    if len(devices) < need:
+        raise ValueError(f"{call.lead}: in_shardings and out_shardings name {device_names(devices)}; the "
+                         f"maps inside take {need} devices")
+    return _DeviceSource(devices, "in_shardings and out_shardings name")
+
+
+def _constraint_devices(call: _Call) -> tuple[Any, ...] | None:
     """Return the devices named by the program's sharding constraints, in the order of the first; None if none."""
-    found = _constraints(closed)
+    found = _constraints(call.closed) if call.facts.has_constraints else []
     if not found:
         return None
     (first, at), *others = [(backends.devices_from_text(text), at) for text, at in found]
     for devices, there in others:
         if {*devices} != {*first}:
-            raise ValueError(f"{call} of `{name}`: with_sharding_constraint names {device_names(first)}{at}, and "
+            raise ValueError(f"{call.lead}: with_sharding_constraint names {device_names(first)}{at}, and "
                              f"{device_names(devices)}{there}. Name one set of devices in a program")
     return first
 
@@ -262,71 +337,66 @@ def _tiles_over(x: Any, devices: tuple[Any, ...]) -> Tiles | None:
 
 
 # --- programs with maps -------------------------------------------------------------------------------------------
-def _place_map(call: str, name: str, closed: ClosedJaxpr, e: Eqn, flat: Sequence[Any], donated: tuple[bool, ...],
-               backend: str | None, format_size: Callable[[], str | None] | None,
-               format_arg: Callable[[int], str] | None) -> Placement:
-    if e.primitive is prims.shard_map_p and e.params["here"]:
-        check_args_process_local(call, name, flat, format_arg, True)
-        lead = f"xmap of `{e.params['name']}`"
-        group = backends.checked_device_group(lead, e.params["mesh"][2])
-        if len(group.local) != math.prod(e.params["here"]):
-            raise RuntimeError(f"{lead}: when the program was traced, {math.prod(e.params['here'])} devices of its "
-                               f"mesh belonged to this process; now {len(group.local)} do. Trace it again")
-        return place_map(closed, group.devices, group.local, donated)
+def _place_map(call: _Call, e: Eqn) -> Placement:
+    """Place a program that is a single map."""
     if e.primitive is prims.shard_map_p:
-        committed = _committed(call, name, flat, True, format_arg)
-        where = _shard_map_devices(call, name, e, committed, "arguments are committed to", False, None)
-        return place_map(closed, where, (), donated)
-    size, every, devices, group_of_devices = e.params["axis_size"], global_axis_size(e), e.params["devices"], None
-    _check_backend(f"pmap of `{e.params['name']}`", e.params["backend"])
-    check_args_process_local(call, name, flat, format_arg)
+        return _place_shard_map(call, e)
+    size, every, devices, group = e.params["axis_size"], global_axis_size(e), e.params["devices"], None
+    lead, backend = f"pmap of `{e.params['name']}`", e.params["backend"] or call.backend
+    _check_backend(lead, e.params["backend"])
+    check_args_process_local(call.kind, call.name, call.flat, call.format_arg)
     if devices is not None:
-        group_of_devices = backends.checked_device_group(f"pmap of `{e.params['name']}`", devices)
-        chosen: tuple[Any, ...] = group_of_devices.devices
-        sentence = (f"pmap of `{e.params['name']}`: compiling computation that requires {every} logical devices, but "
+        group = backends.checked_device_group(lead, devices)
+        chosen: tuple[Any, ...] = group.devices
+        sentence = (f"{lead}: compiling computation that requires {every} logical devices, but "
                     f"devices names {len(chosen)} (num_replicas={every}, num_partitions=1)")
         if len(chosen) < every:
-            raise _too_few_devices(sentence, every, 1, format_size)
+            raise _too_few_devices(sentence, every, 1, call.format_size)
         if len(chosen) > every:
             raise ValueError(f"{sentence}: the mapped axis has {every} members, one for each device. Name as many "
                              "devices")
     elif every > size:
-        chosen, own = _first_of_each_process("pmap", e.params["name"], size, every, e.params["backend"] or backend,
-                                             format_size)
-        return place_map(closed, chosen, own, donated)
+        chosen, own = _first_of_each_process(lead, size, every, backend, call.format_size)
+        return place_map(call.closed, chosen, own, call.donated)
     else:
-        committed = _committed(call, name, flat, True, format_arg) if call == "jit" else None
+        committed = _argument_devices(call, True) if call.kind == "jit" else None
         chosen = committed if committed is not None and len(committed) == size else _first_local(
-            "pmap", e.params["name"], size, e.params["backend"] or backend, size, format_size)
-    return place_map(closed, chosen, group_of_devices.local if every > size and group_of_devices is not None else (),
-                         donated)
+            lead, size, backend, size, call.format_size)
+    return place_map(call.closed, chosen, group.local if every > size and group is not None else (), call.donated)
 
 
-def _shard_map_devices(call: str, name: str, e: Eqn, chosen: tuple[Any, ...] | None, source: str, across: bool,
-                       user_shardings: Any) -> tuple[Any, ...]:
-    """Return the devices of a program with a `shard_map`: those of its mesh.
+def _place_shard_map(call: _Call, e: Eqn) -> Placement:
+    """Place a program that is a single `shard_map`: on the devices of its mesh."""
+    here = e.params["here"]
+    if not here:
+        devices = _shard_map_devices(call, e, _argument_source(call, True)).devices
+        return place_map(call.closed, devices, (), call.donated)
+    check_args_process_local(call.kind, call.name, call.flat, call.format_arg, True)
+    lead = f"xmap of `{e.params['name']}`"
+    group = backends.checked_device_group(lead, e.params["mesh"][2])
+    if len(group.local) != math.prod(here):
+        raise RuntimeError(f"{lead}: when the program was traced, {math.prod(here)} devices of its "
+                           f"mesh belonged to this process; now {len(group.local)} do. Trace it again")
+    return place_map(call.closed, group.devices, group.local, call.donated)
 
-    Arguments and options of the call may only name these.
 
-    Args:
-      e: the `shard_map`.
-      chosen: the devices of the arguments and options, or None; source: where they come from, for messages.
-      across: whether the program also contains a map over several processes.
-    """
+def _shard_map_devices(call: _Call, e: Eqn, chosen: _DeviceSource | None) -> _DeviceSource:
+    """Return the devices of a program with a `shard_map`: those of its mesh. Sources before it may only name these."""
     description = f"shard_map of `{e.params['name']}`{f' at {e.source}' if e.source else ''}"
     mesh_devices = backends.check_devices(description, e.params["mesh"][2])
-    if across:
-        raise ValueError(f"{call} of `{name}`: {description} takes global arrays, and a pmap in the same program takes "
+    if call.facts.process_axis_sizes is not None:
+        raise ValueError(f"{call.lead}: {description} takes global arrays, and a pmap in the same program takes "
                          "this process's part of the mapped axis. Call them one after the other")
-    fixed = user_shardings is not None and user_shardings.devices is not None
-    if chosen is not None and ({*chosen} != {*mesh_devices} if fixed else not {*chosen} <= {*mesh_devices}):
-        raise ValueError(f"{call} of `{name}`: {source} {device_names(chosen)}; the mesh of {description} is of "
+    fixed = call.user_devices is not None
+    if chosen is not None and ({*chosen.devices} != {*mesh_devices} if fixed else not {*chosen.devices} <= {*mesh_devices}):
+        raise ValueError(f"{call.lead}: {chosen.description} {device_names(chosen.devices)}; the mesh of {description} is of "
                          f"{device_names(mesh_devices)}. Move the arguments there with device_put, or make the mesh of "
                          "the devices they are on")
-    return chosen if fixed and chosen is not None else mesh_devices
+    return _DeviceSource(chosen.devices if fixed and chosen is not None else mesh_devices,
+                         "the mesh of a shard_map in it names")
 
 
-def _first_of_each_process(call: str, name: str, size: int, every: int, backend: str | None,
+def _first_of_each_process(lead: str, size: int, every: int, backend: str | None,
                            format_size: Callable[[], str | None] | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Return (the first `size` devices of every process, in process order; those of this process).
 
@@ -334,49 +404,51 @@ def _first_of_each_process(call: str, name: str, size: int, every: int, backend:
     """
     processes = backends.devices_by_process(backend)
     if every != size * len(processes):
-        raise RuntimeError(f"{call} of `{name}`: the program was traced for {every // size} processes; there are "
+        raise RuntimeError(f"{lead}: the program was traced for {every // size} processes; there are "
                            f"{len(processes)} now. Trace it again")
     found = backends.first_devices_of_processes(size, backend)
     if len(found[0]) < every:
         p, theirs = next((p, theirs) for p, theirs in enumerate(processes) if len(theirs) < size)
-        raise _too_few_devices(f"{call} of `{name}`: compiling computation that requires {size} logical devices in "
+        raise _too_few_devices(f"{lead}: compiling computation that requires {size} logical devices in "
                                f"each of {len(processes)} processes, but only {len(theirs)} XLA devices are available "
                                f"in process {p} (num_replicas={every}, num_partitions=1)", size, 1, format_size)
     return found
 
 
-def _devices_for_maps(call: str, name: str, closed: ClosedJaxpr, need: int, chosen: tuple[Any, ...] | None,
-                      backend: str | None, format_size: Callable[[], str | None] | None) -> tuple[Any, ...]:
-    """Return devices for a program that contains maps.
+def _map_devices(call: _Call, chosen: _DeviceSource | None, shard_maps: Sequence[Eqn]) -> _DeviceSource:
+    """Return devices for a program that contains maps which take several.
 
-    These are the devices named by the maps, else those of the arguments if they are enough, else the first local
+    These are the devices named by the maps, else those of the sources before if they are enough, else the first local
     devices.
     """
-    named = _devices_named_by_maps(closed)
-    if named is not None:
-        found = backends.check_devices(f"{call} of `{name}`", named)
-        if len(found) < need:
-            raise ValueError(f"{call} of `{name}`: the maps inside take {need} devices together; one of them names "
-                             f"{device_names(found)}. Name {need} devices at the outermost map, or none")
-        return found
-    if chosen is not None and len(chosen) >= need:
+    need, devices = math.prod(call.facts.map_sizes), () if chosen is None else chosen.devices
+    if shard_maps:
+        if len(devices) != need:
+            raise ValueError(f"{call.lead}: the pmaps inside take {need} devices together; the mesh of a "
+                             f"shard_map in it names {device_names(devices)}. A program runs on one set of "
+                             "devices: call the pmaps and the shard_map separately")
+        assert chosen is not None
         return chosen
-    outermost = max([e.params["axis_size"] for e in closed.jaxpr.eqns if e.primitive is prims.xla_pmap_p], default=0)
-    if chosen is not None and backend is None:
-        backend = chosen[0].platform
-    return _first_local(call, name, need, backend, outermost or need, format_size)
+    named = call.facts.map_devices
+    if named is not None:
+        found = backends.check_devices(call.lead, named)
+        if len(found) < need:
+            raise ValueError(f"{call.lead}: the maps inside take {need} devices together; one of them names "
+                             f"{device_names(found)}. Name {need} devices at the outermost map, or none")
+    elif chosen is not None and len(devices) >= need:
+        return chosen
+    else:
+        outermost = max([e.params["axis_size"] for e in call.closed.jaxpr.eqns if e.primitive is prims.xla_pmap_p], default=0)
+        backend = devices[0].platform if devices and call.backend is None else call.backend
+        found = _first_local(call.lead, need, backend, outermost or need, call.format_size)
+    return chosen if chosen is not None and found == devices else _DeviceSource(found, "the maps inside run on")
 
 
-def _devices_named_by_maps(closed: ClosedJaxpr) -> tuple[Any, ...] | None:
-    return closed.memo("devices", lambda: next((e.params["devices"] for e in walk(closed)
-                                                if e.primitive is prims.xla_pmap_p and e.params["devices"]), None))
-
-
-def _first_local(call: str, name: str, need: int, backend: str | None, size: int,
+def _first_local(lead: str, need: int, backend: str | None, size: int,
                  format_size: Callable[[], str | None] | None) -> tuple[Any, ...]:
     every = backends.local_devices(backend=backend)
     if len(every) < need:
-        raise _too_few_devices(f"{call} of `{name}`: compiling computation that requires {need} logical devices, but "
+        raise _too_few_devices(f"{lead}: compiling computation that requires {need} logical devices, but "
                                f"only {len(every)} XLA devices are available (num_replicas={need}, num_partitions=1)",
                                size, need // size,
                                format_size)
@@ -411,25 +483,9 @@ def check_args_process_local(call: str, name: str, flat: Sequence[Any], format_a
                              + (", or call the xmap in a jitted function that takes the global array" if mesh else ""))
 
 
-def find_multi_process_axis_sizes(closed: ClosedJaxpr) -> tuple[int, int] | None:
-    """Return (global size, local size) of the mapped axis of a multi-process map in the program; None if there is none.
-
-    For a map over a mesh, return the number of its devices and of those in this process.
-    """
-    return closed.memo("across", lambda: (next(filter(None, map(_axis_sizes, walk(closed))), None),))[0]
-
-
-def _axis_sizes(e: Eqn) -> tuple[int, int] | None:
-    if is_multi_process_mesh_map(e):
-        return math.prod(e.params["mesh"][1]), math.prod(e.params["here"])
-    if e.primitive is not prims.xla_pmap_p or global_axis_size(e) == e.params["axis_size"]:
-        return None
-    return global_axis_size(e), e.params["axis_size"]
-
-
 def is_multi_process_map(e: Eqn) -> bool:
     """Return whether an equation is a map over several processes, each with its own part of operands and results."""
-    return _axis_sizes(e) is not None
+    return is_multi_process_mesh_map(e) or e.primitive is prims.xla_pmap_p and global_axis_size(e) != e.params["axis_size"]
 
 
 def is_multi_process_mesh_map(e: Eqn) -> bool:
@@ -507,58 +563,51 @@ def check_member_devices(e: Eqn) -> None:
                              f"the devices of each process consecutively, {each} for each of its members")
 
 
-def _place_over_processes(call: str, name: str, closed: ClosedJaxpr, need: int, across: tuple[int, int],
-                          flat: Sequence[Any],
-                          donated: tuple[bool, ...], backend: str | None, user_shardings: Any,
-                          format_size: Callable[[], str | None] | None,
-                          format_arg: Callable[[int], str] | None) -> Placement:
+def _place_over_processes(call: _Call, constrained: tuple[Any, ...] | None) -> Placement:
     """Return the placement of a program with multi-process maps and other work around them.
 
     All processes use the same number of devices. Each process has its own local view of the program, which its own
-    devices split. `need` is the number of devices that the maps take in one process.
+    devices split.
     """
-    every, here = across
-    check_args_process_local(call, name, flat, format_arg)
-    if user_shardings is not None and user_shardings.devices is not None:
-        raise ValueError(f"{call} of `{name}`: in_shardings and out_shardings are not supported for a program with a "
+    check_args_process_local(call.kind, call.name, call.flat, call.format_arg)
+    if call.user_devices is not None:
+        raise ValueError(f"{call.lead}: in_shardings and out_shardings are not supported for a program with a "
                          "map over several processes, because each process has its own local view of the program. "
                          "Leave them out, or pass this process's devices to the map as devices=")
+    placement = _place_local_views(call)
+    if constrained is not None and {*constrained} != {*placement.local_devices}:
+        raise ValueError(f"{call.lead}: with_sharding_constraint names {device_names(constrained)}"
+                         f"{_constraints(call.closed)[0][1]}; in this process the maps inside run on "
+                         f"{device_names(placement.local_devices)}. Name these devices")
+    return placement
+
+
+def _place_local_views(call: _Call) -> Placement:
+    closed, need = call.closed, math.prod(call.facts.map_sizes)
+    every, here = call.facts.process_axis_sizes or (1, 1)
     nested = single_nested_map_eqn(closed)
     if nested is not None and nested.params["devices"] and rows_permuted(closed) is not False:
         check_member_devices(nested)
-        group = backends.checked_device_group(f"{call} of `{name}`", nested.params["devices"])
-        return place_nested_map(closed, group.devices, group.local, [_tiles_over(x, group.local) for x in flat], donated)
+        group = backends.checked_device_group(call.lead, nested.params["devices"])
+        return place_nested_map(closed, group.devices, group.local, [_tiles_over(x, group.local) for x in call.flat],
+                                call.donated)
     if rows_permuted(closed) is None:
         # All processes take this branch or none does: if only some raised, the others would wait for them forever.
-        raise ValueError(f"{call} of `{name}`: the mapped axis has different sizes in the processes, here {here} of "
+        raise ValueError(f"{call.lead}: the mapped axis has different sizes in the processes, here {here} of "
                          f"{every}, or the maps use different devices, so the program runs as several executables and "
                          "cannot be lowered. Call it instead, or pass the same devices to each map, equally many of "
                          "each process")
-    named = _devices_named_by_maps(closed)
+    named = call.facts.map_devices
     if named is None:
-        devices, own = _first_of_each_process(call, name, need, every // here * need, backend, format_size)
+        devices, own = _first_of_each_process(call.lead, need, every // here * need, call.backend, call.format_size)
     else:
-        group = backends.checked_device_group(f"{call} of `{name}`", named)
+        group = backends.checked_device_group(call.lead, named)
         devices, own = group.in_process_order, group.local
     grid = Grid.of(closed, need)
-    arg_tiles = [_tiles_over(x, own) for x in flat]
+    arg_tiles = [_tiles_over(x, own) for x in call.flat]
     ins = [w if t is None or grid.axes_from_tiles(t) is None else t for t, w in zip(arg_tiles, infer_arg_tiles(closed, grid))]
-    return Placement(devices, partitions=len(devices), in_tiles=tuple(ins), donated=donated, committed=True,
+    return Placement(devices, partitions=len(devices), in_tiles=tuple(ins), donated=call.donated, committed=True,
                      axes=grid.axes(len(devices) // need), local_devices=own)
-
-
-def nested_backend_request(closed: ClosedJaxpr) -> tuple[str, str] | None:
-    """Return (description of the call, platform) of the first nested xmap or jit with backend=; None if there is none.
-
-    Raises RuntimeError if a platform is not available.
-    """
-    calls = {prims.xmap_p: "xmap", prims.xla_call_p: "jit"}
-    found = closed.memo("platforms", lambda: {
-        e.params["backend"]: f"{calls[e.primitive]} of `{e.params['name']}`" for e in walk(closed)
-        if e.primitive in calls and e.params["backend"]})
-    for backend, lead in found.items():
-        _check_backend(lead, backend)
-    return next(((lead, backend) for backend, lead in found.items()), None)
 
 
 def _check_backend(lead: str, backend: str | None) -> None:
