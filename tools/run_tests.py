@@ -88,7 +88,8 @@ def run_all(jobs: dict[str, Callable[[], Result]], workers: int) -> int:
     print("\n===== summary =====", *(lines[name] for name in jobs), sep="\n")
     total: Counter[str] = Counter()
     for line in lines.values():
-        total.update({kind: int(n) for n, kind in re.findall(r"(\d+) (failed|passed|skipped|xfailed|errors?)\b", line)})
+        for number, kind in re.findall(r"(\d+) (failed|passed|skipped|xfailed|errors?)\b", line):
+            total[kind] += int(number)
     failed = sum(line.startswith("FAILED") for line in lines.values())
     counts = [f"{failed} of {len(jobs)} targets failed"] * bool(failed) + [f"{n} {kind}" for kind, n in sorted(total.items())]
     print(f"===== {', '.join(counts) or 'nothing run'} in {time.monotonic() - start:.2f}s =====", flush=True)

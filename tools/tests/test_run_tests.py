@@ -32,11 +32,12 @@ def test_program_that_hangs_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_summary_has_a_line_for_each_target_and_the_total(capsys: pytest.CaptureFixture[str]) -> None:
-    jobs = {"a": lambda: (0, "...\n12 passed, 1 skipped in 0.34s", 1.0), "b": lambda: (1, "2 failed, 3 passed in 1.20s", 2.0)}
+    jobs = {"a": lambda: (0, "...\n12 passed, 1 skipped in 0.34s", 1.0),
+            "b": lambda: (1, "4 passed in 0.10s\n2 failed, 3 passed in 1.20s", 2.0)}
     assert run_tests.run_all(jobs, 2) == 1
     *_, first, second, total = capsys.readouterr().out.splitlines()
-    assert first == "PASSED a: 12 passed, 1 skipped in 0.34s" and second.startswith("FAILED b: 2 failed")
-    assert total.startswith("===== 1 of 2 targets failed, 2 failed, 15 passed, 1 skipped in ")
+    assert first == "PASSED a: 12 passed, 1 skipped in 0.34s" and second.startswith("FAILED b: 4 passed in 0.10s; 2 failed")
+    assert total.startswith("===== 1 of 2 targets failed, 2 failed, 19 passed, 1 skipped in ")
 
 
 def test_empty_selection_passes_and_empty_target_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,8 @@ import subprocess
 import sys
 
 import pytest
+from lamina_ir.extend import collect_facts
 from lamina_runtime._compile import compile_effort, executable_cache
-from lamina_runtime._execute import executable
 from lamina_tracing import jit, lax, make_jaxpr
 
 
@@ -65,7 +65,7 @@ def test_shared_programs_are_looked_at_once():
     for _ in range(40):
         f = (lambda g: jit(lambda x: lax.add(g(x), g(x))))(jit(f))
     closed = make_jaxpr(f)(1.0)
-    assert not executable.has_collectives(closed) and not compile_effort.compile_effort(closed).cheap
+    assert collect_facts(closed).is_plain and not compile_effort.compile_effort(closed).cheap
 
 
 @pytest.mark.parametrize("work", ["x = f(x)", "x = lax.mul(lax.sin(x), x)", "x = jit(lambda v: v + x)(x)", "np.asarray(f(x))",

@@ -81,10 +81,10 @@ def test_another_width_and_other_clients_have_numbers_of_their_own():
 import numpy as np
 from lamina_ir import config
 from lamina_runtime import device_put; from lamina_runtime._backend import backends
-from lamina_tracing import slots
+from lamina_tracing import hooks
 def dtype_of_third():
     x = device_put(np.float32(1))
-    return [slots.operators.beside(x, 0.1) for _ in range(3)][-1].dtype.name
+    return [hooks.operators.device_scalar_like(x, 0.1) for _ in range(3)][-1].dtype.name
 found = [dtype_of_third()]
 config.update("enable_x64", True)
 found.append(dtype_of_third())

@@ -40,6 +40,9 @@ class ProgramFacts(NamedTuple):
       process_axis_sizes: (global size, local size) of the mapped axis of the first map over several processes; for a map
         over a mesh (number of its devices, number of those in this process). None if there is none.
       backend_requests: platform -> description of a nested xmap or jit with `backend=`.
+
+    >>> ProgramFacts().is_plain
+    True
     """
 
     is_plain: bool = True
@@ -66,6 +69,8 @@ def collect_facts(program: ClosedJaxpr) -> ProgramFacts:
 
     Args:
       program: any program.
+    Returns:
+      The `ProgramFacts`.
 
     >>> from lamina_ir import parse
     >>> collect_facts(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")).is_plain

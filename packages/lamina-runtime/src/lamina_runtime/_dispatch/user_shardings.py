@@ -71,7 +71,7 @@ def get_shardings_key(spec: CallSpec) -> Any:
             if x is not None and type(x) not in (_jaxlib.SingleDeviceSharding, _jaxlib.GSPMDSharding, PartitionSpec):
                 raise TypeError(f"jit of `{spec.name}`: {what}: expected shardings, as NamedSharding(mesh, spec) or an "
                                 f"array's `.sharding`, None, or a tree of them; got {type(x).__name__}: {x!r:.60}")
-        key += [tuple(leaves), tuple([getattr(x, "face", 0) for x in leaves]), tree]
+        key += [tuple(leaves), tuple([getattr(x, "alias_id", 0) for x in leaves]), tree]
     return tuple(key)
 
 

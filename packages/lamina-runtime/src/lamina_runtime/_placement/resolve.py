@@ -134,7 +134,7 @@ def resolve_placement(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[
     if facts.has_xmap:
         closed = lower_xmaps(closed)
         request = request._replace(closed=closed, facts=collect_facts(closed))
-    shard_maps = find_shard_maps(closed)
+    shard_maps = find_shard_maps(closed) if request.facts.has_shard_map else ()
     _check_backend(request.lead, backend)
     e = single_map_eqn(closed)
     if e is not None and request.user_devices is None:
@@ -291,6 +291,9 @@ def program_mesh(closed: ClosedJaxpr) -> Any:
 
     None if the constraints name no mesh, or several.
     """
+    facts = collect_facts(closed)
+    if not facts.has_shard_map and not facts.has_constraints:
+        return None
     return closed.memo("mesh", lambda: (_compute_program_mesh(closed),))[0]
 
 
