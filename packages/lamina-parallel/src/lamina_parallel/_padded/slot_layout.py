@@ -18,7 +18,7 @@ __all__ = ["PartOfAxis", "SlotLayout"]
 class PartOfAxis:
     """The name of one of the two axes, `devices` or `rounds`, over which a mapped axis is laid out.
 
-    `apart` tells the runtime that processes have different numbers of members, so that the program around the map over
+    `apart` informs the runtime that processes have different numbers of members, so that the program around the map over
     devices differs between them.
     """
 

@@ -75,7 +75,7 @@ def _loop_over_rounds(spec: PmapSpec, params: dict[str, Any], layout: RowLayout,
         _, found = lax.scan(one_round, (), [real, row, *slices])
         return [move_axis(x, 0, to) for x, to in zip(found, outs)]
 
-    # The name of the axis tells the runtime that processes have different numbers of rows.
+    # The name of the axis informs the runtime that processes have different numbers of rows.
     uneven = PartOfAxis(None, "devices", True) if slots.axis_parts[0].apart else None
     mapped = _map_over_devices(spec, rounds, (0, 0, *ins), outs, None if on_one_device else slots, layout.devices, uneven)
 

@@ -1,4 +1,4 @@
-"""Tell from a thread's stack whether it blocks until another thread wakes it. For `deadlock_detection`.
+"""Determine from a thread's stack whether it blocks until another thread wakes it. For `deadlock_detection`.
 
 A process counts as waiting only if none of its threads can start a launch by itself. Python has no documented way to ask
 whether a thread is blocked, and on what:

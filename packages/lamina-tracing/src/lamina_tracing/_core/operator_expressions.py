@@ -1,4 +1,4 @@
-"""Tell `x += y` and `scalar * y` from `np.add(x, y, out=x)` and `np.multiply(scalar, y)`.
+"""Distinguish `x += y` and `scalar * y` from `np.add(x, y, out=x)` and `np.multiply(scalar, y)`.
 
 Only the first form may be answered by another array: `x += y` binds the name `x` to the result, while the caller of
 `np.add(x, y, out=x)` reads `x` afterwards, which would silently keep its old value.
