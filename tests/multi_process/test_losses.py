@@ -169,10 +169,10 @@ def test_who_is_left_raises_works_alone_and_meets_again(n, devices, cases):
 
 
 LATE = """
-from lamina_runtime._distributed import failure_handling, gloo_sockets
+from lamina_runtime._distributed import gloo_sockets
 cut, before = gloo_sockets.shut_connections, []
 def late(places, spared):
-    cut(places, spared if before else failure_handling._internal_connections(places))
+    cut(places, spared if before else gloo_sockets.internal_connections(places))
     before.append(1)
 gloo_sockets.shut_connections = late
 """

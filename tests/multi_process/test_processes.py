@@ -99,7 +99,7 @@ try:
     pmap(lambda x: x, axis_size=rows * 2)(x)
     raise SystemExit("axis_size of all processes")
 except ValueError as e:
-    assert f"expected {devices * 2}, as axis_size {rows * 2}, of all processes" in str(e), e
+    assert f"expected {devices * 2}, as axis_size {rows * 2} (of all processes)" in str(e), e
 
 # Donation.
 step = pmap(lambda x: x * 2 + lax.psum(x, "i"), "i", donate_argnums=0)
