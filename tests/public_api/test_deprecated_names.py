@@ -28,14 +28,14 @@ def test_former_names_name_their_replacement(package, name):
         assert value.__deprecated__.startswith("use ")
 
 
-def test_a_former_function_warns_and_calls_the_new_one():
+def test_deprecated_function_warns_and_calls_the_new_one():
     from lamina_ir.extend import const_operands, held
 
     with pytest.warns(DeprecationWarning, match="use const_operands"):
         assert held("n") == const_operands("n")
 
 
-def test_an_unknown_name_is_an_attribute_error():
+def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'lamina_ir.extend' has no attribute 'nothing'"):
         importlib.import_module("lamina_ir.extend").nothing
 
@@ -43,7 +43,7 @@ def test_an_unknown_name_is_an_attribute_error():
 @pytest.mark.parametrize("former, new", [("lamina_tracing.slots", "lamina_tracing._jit.hooks"),
                                          ("lamina_ir.seams", "lamina_ir.interfaces"),
                                          ("lamina_batching.stock", "lamina_batching._default")])
-def test_a_renamed_module_is_imported_by_its_former_path(former, new):
+def test_former_module_path_warns_and_imports_the_new_one(former, new):
     with pytest.warns(DeprecationWarning, match=f"{former} is deprecated; import {new}"):
         module = importlib.import_module(former)
     for name in importlib.import_module(new).__all__:

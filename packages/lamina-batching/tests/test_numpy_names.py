@@ -1,4 +1,4 @@
-"""Functions written with NumPy's own names are mapped: each call against a loop over the examples."""
+"""vmap of functions written with NumPy: each call compared with a loop over the examples."""
 import numpy as np
 import pytest
 from lamina_batching import vmap
@@ -15,7 +15,7 @@ def flat(out):
 
 @pytest.mark.filterwarnings("ignore:.*(trapz|in1d|numpy.fix).*:DeprecationWarning")
 @pytest.mark.parametrize("call", CALLS, ids=[f"{c.name}-{i}" for i, c in enumerate(CALLS)])
-def test_a_map_is_a_loop(call):
+def test_vmap_equals_loop(call):
     f, xs = call.function(), call.traced()
     many = [np.stack([x, x * 1.25]) for x in xs]
     with enable_x64():
@@ -27,7 +27,7 @@ def test_a_map_is_a_loop(call):
                 np.testing.assert_allclose(g[i] if g.ndim > np.ndim(w) else g, w, rtol=rtol, atol=1e-10)
 
 
-def test_jit_of_a_map_of_numpys():
+def test_jit_of_vmap_of_numpy_function():
     def f(x):
         return np.einsum("i,i->", x, x) + np.linalg.det(np.outer(x, x) + np.eye(3, dtype=np.float32))
     xs = np.linspace(0, 1, 12, dtype=np.float32).reshape(4, 3)

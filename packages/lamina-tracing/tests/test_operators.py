@@ -88,7 +88,7 @@ def test_misuse_is_explained(use, error, words):
             call(x)
 
 
-def test_updates_by_place_ask_for_the_room_that_has_them():
+def test_at_property_error_names_lamina_numpy():
     x = lax.neg(PLAIN["x"])
     if hooks.operators.find_numpy_function("sin") is not None:
         pytest.skip("lamina_numpy is in this process")
