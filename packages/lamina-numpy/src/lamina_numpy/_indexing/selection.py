@@ -39,7 +39,7 @@ def _with_choices(plain: Any) -> Any:
     return call
 
 
-@public_api(face=_with_choices)
+@public_api(wrap=_with_choices)
 def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /, *, size: int | None = None,
           fill_value: ArrayLike | Sequence[ArrayLike] | None = None) -> Any:
     """One array where a condition holds, another where not; or where it holds.
