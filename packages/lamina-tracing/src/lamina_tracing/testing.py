@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from lamina_ir.typing import Function, Tree, Value
 
 __all__ = ["NumPyCall", "numpy_calls", "numpy_function"]
 
@@ -20,15 +20,15 @@ class NumPyCall(NamedTuple):
     """
 
     name: str
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    args: tuple[Value, ...]
+    kwargs: dict[str, Tree]
     smooth: bool = True
 
     def traced(self) -> list[np.ndarray]:
         """Return the arrays that are traced."""
         return [a for x in self.args for a in (x if isinstance(x, (list, tuple)) else [x]) if _is_traced(a)]
 
-    def function(self) -> Callable[..., Any]:
+    def function(self) -> Function:
         """Return the call as a function of the arrays that are traced."""
         def call(*arrays: Any) -> Any:
             remaining = iter(arrays)
@@ -83,7 +83,7 @@ MASK = np.array([[True, False, True], [False, True, True]])
 _calls: list[NumPyCall] = []
 
 
-def _add(names: str, *args: Any, smooth: bool = True, **kwargs: Any) -> None:
+def _add(names: str, *args: Tree, smooth: bool = True, **kwargs: Tree) -> None:
     """Add one call of each of these functions that the installed NumPy has: 2.0 lacks `unstack`, 2.1 lacks `matvec`."""
     for name in names.split():
         if name == "clip" and kwargs and np.lib.NumpyVersion(np.__version__) < "2.1.0":

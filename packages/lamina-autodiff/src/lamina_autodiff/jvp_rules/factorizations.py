@@ -116,6 +116,7 @@ def eigh_jvp(primals, tangents, *, lower):
     (x,), (t,) = primals, tangents
     v, w = bind(prims.eigh_p, x, lower=lower)
     inner = matmul(adjoint(v), matmul(hermitian_from_triangle(t, lower), v))
+    # For equal eigenvalues F is infinite: the eigenvectors are not differentiable there.
     f = lax.convert_element_type(reciprocal_gaps(w), typeof(v).dtype)
     dw = diagonal(inner)
     return [v, w], [matmul(v, lax.mul(inner, f)), lax.real(dw) if dtypes.is_complex(typeof(v).dtype) else dw]
@@ -134,6 +135,8 @@ def _eigenvectors_jvp(t, w, v):
     if 0 in shape:
         return w, v
     axis = len(shape) - 2
+    # Eigenvectors are unique up to a factor. The tangent holds their norm and the phase of their largest entry
+    # constant.
     size = lax.abs(v)
     largest = lax.eq(lax.broadcasted_iota(np.int32, shape, axis),
                      lax.broadcast_in_dim(lax.argmax(size, axis, np.int32), shape, (*range(axis), axis + 1)))
@@ -190,6 +193,8 @@ def svd_jvp(primals, tangents, *, compute_uv, full_matrices):
     omega_u = lax.mul(lax.add(lax.mul(p, across), lax.mul(ph, down)), f)
     omega_v = lax.mul(lax.add(lax.mul(p, down), lax.mul(ph, across)), f)
     if dtypes.is_complex(dtype):
+        # The defining equation gives the diagonals of Omega_U - Omega_V only, i Im P / s. The common phase of a pair
+        # of vectors is arbitrary, so each takes half.
         half = diagonal_matrix(lax.mul(imag_part(diagonal(p)), lax.div(scalar(0.5, dtype), wide)))
         omega_u, omega_v = lax.add(omega_u, half), lax.sub(omega_v, half)
     du, dv = matmul(u1, omega_u), matmul(v1, omega_v)
@@ -222,6 +227,7 @@ def triangular_solve_jvp(primals, tangents, *, left_side, lower, transpose_a, co
     x = bind(prims.triangular_solve_p, a, b, **params)
     right = db
     if da is not None:
+        # The solver does not read the other triangle, nor a unit diagonal, so their tangents have no effect.
         da = tril(da, -1 if unit_diagonal else 0) if lower else triu(da, 1 if unit_diagonal else 0)
         da = lax.conj(da) if conjugate_a and dtypes.is_complex(typeof(da).dtype) else da
         da = matrix_transpose(da) if transpose_a else da

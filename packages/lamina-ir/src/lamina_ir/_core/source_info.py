@@ -1,11 +1,15 @@
 """`Source`: the source line of an equation."""
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, final
+from types import CodeType
+
+from typing_extensions import override
 
 __all__ = ["Source"]
 
 
+@final
 class _FileAndFunction(NamedTuple):
     """Replaces a code object in programs that were read from files."""
 
@@ -32,7 +36,7 @@ class Source:
 
     __slots__ = ("code", "lasti", "scope", "part")
 
-    def __init__(self, code: Any, lasti: int, scope: str = "", part: str = "") -> None:
+    def __init__(self, code: CodeType | _FileAndFunction, lasti: int, scope: str = "", part: str = "") -> None:
         self.code = code
         self.lasti = lasti
         self.scope = scope
@@ -73,5 +77,6 @@ class Source:
         """Return the same source inside further scopes."""
         return self.replace(f"{scope}/{self.scope}" if self.scope else scope, self.part)
 
+    @override
     def __repr__(self) -> str:
         return f"{self.file}:{self.line} ({self.code.co_name})" + (f" [{self.part}]" if self.part else "")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
 
 from . import rules  # noqa: F401  (fills the table)
 from .._util.short_repr import short_repr
@@ -107,7 +106,7 @@ def _cost_of_program(program: ClosedJaxpr, iterations: IterationCount) -> dict[s
     return program.memo(("cost", cost_rules.version, iterations), count)
 
 
-def _check_iterations(call: str, iterations: Any) -> None:
+def _check_iterations(call: str, iterations: object) -> None:
     is_count = isinstance(iterations, int) and not isinstance(iterations, bool) and iterations >= 0
     if not (iterations is None or callable(iterations) or is_count):
         raise TypeError(f"{call}: iterations must be a number of at least 0, or a function of an equation that gives one; got "

@@ -79,7 +79,7 @@ def transfer_cost(ins: Avals, outs: Avals) -> Cost:
     return Cost(bytes_read=_bytes(ins), bytes_written=_bytes(outs))
 
 
-def _names_program(rule: Any, op: Primitive) -> bool:
+def _names_program(rule: object, op: Primitive) -> bool:
     """Return whether a rule names the param that holds a program."""
     param = rule[0] if isinstance(rule, tuple) and len(rule) == 2 and callable(rule[1]) else rule
     return isinstance(param, str) and param in op.params
