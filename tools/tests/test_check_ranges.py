@@ -31,8 +31,8 @@ def test_wrong_range_is_reported(checkout: Path, old: str, new: str, message: st
 
 
 def test_range_of_an_extra_is_checked(checkout: Path) -> None:
-    extra = '[project.optional-dependencies]\nir = ["lamina-ir>=0.2,<0.3"]\n\n[dependency-groups]'
-    replace(checkout, "lamina-tracing", "[dependency-groups]", extra)
+    extra = '[project.optional-dependencies]\nir = ["lamina-ir>=0.2,<0.3"]\n\n[tool.hatch.version]'
+    replace(checkout, "lamina-tracing", "[tool.hatch.version]", extra)
     assert any("excludes lamina-ir 0.1.0 of this tree" in line for line in check_ranges.check(checkout))
 
 

@@ -3,11 +3,16 @@ import numpy as np
 import pytest
 from lamina_autodiff import grad, hessian, jacfwd, jvp, linearize, value_and_grad, vjp
 from lamina_ir import errors
-from lamina_tracing import enable_x64, jit
+from lamina_tracing import enable_x64, hooks, jit
 from lamina_tracing.testing import numpy_calls
 
 CALLS = [c for c in numpy_calls(core_only=True) if c.smooth]
 STEP = 1e-6
+
+
+@pytest.fixture(autouse=True)
+def without_lamina_numpy(monkeypatch):
+    monkeypatch.setattr(hooks.operators, "find_numpy_function", lambda name: None)
 
 
 def scalar(call):

@@ -2,10 +2,15 @@
 import numpy as np
 import pytest
 from lamina_batching import vmap
-from lamina_tracing import enable_x64, jit
+from lamina_tracing import enable_x64, hooks, jit
 from lamina_tracing.testing import numpy_calls
 
 CALLS = numpy_calls(core_only=True)[::2]
+
+
+@pytest.fixture(autouse=True)
+def without_lamina_numpy(monkeypatch):
+    monkeypatch.setattr(hooks.operators, "find_numpy_function", lambda name: None)
 
 
 def flat(out):
