@@ -145,6 +145,7 @@ def measure(repeats: int, only: list[str]) -> int:
                          f"{'' if ratio <= GOALS[basis] else 'short'} |")
 
     show(beside_autograd("lax", named, only))  # with the operators lamina_tracing has of its own; lamina_numpy brings others
+    show(beside_autograd("np", np, only))  # NumPy functions on traced values
     import lamina_numpy as jnp
     show(beside_autograd("numpy", jnp, only))
     show(beside_numpy(jnp))

@@ -1,4 +1,4 @@
-"""Derivatives of NumPy functions that lamina_tracing implements, compared with finite differences; both modes, and nested."""
+"""Derivatives of NumPy functions that lamina_tracing implements, in both modes, against finite differences."""
 import numpy as np
 import pytest
 from lamina_autodiff import grad, hessian, jacfwd, jvp, linearize, value_and_grad, vjp

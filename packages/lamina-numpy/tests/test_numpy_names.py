@@ -95,7 +95,7 @@ def positional(function):
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
-# --- derivatives and maps -----------------------------------------------------------------------------------------------
+# --- derivatives and maps ---------------------------------------------------------------------------------------------
 
 
 def scalar(call):
@@ -159,7 +159,7 @@ def test_maps_and_derivatives_compose():
     np.testing.assert_allclose(jit(vmap(f, (0, None)))(lnp.asarray(xs), w), [f(x, w) for x in xs], rtol=2e-5)
 
 
-# --- arguments and dtypes -------------------------------------------------------------------------------------------------
+# --- arguments and dtypes ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("call", [
@@ -252,3 +252,13 @@ def test_concrete_arrays_get_plain_numpy_arrays():
         return np.sum(x)
     jit(f)(np.float32([1, 2]))
     assert type(np.cumsum(lnp.asarray([1, 2]))) is np.ndarray
+
+
+@pytest.mark.parametrize("i, at", [(0, 0), (2, 2), (-1, 2), (7, 2), (-7, 0)])
+def test_integer_index_of_a_traced_value_is_clamped(i, at):
+    x = np.float32([1, 2, 3])
+    np.testing.assert_array_equal(grad(lambda x: x[i] ** 2)(x), 2 * x * (np.arange(3) == at))
+    np.testing.assert_array_equal(jit(lambda x: x[i])(x), x[at])
+    for empty in (np.zeros((0, 2), np.float32), np.float32(1)):
+        with pytest.raises(IndexError):
+            jvp(lambda x: x[i], (empty,), (empty,))

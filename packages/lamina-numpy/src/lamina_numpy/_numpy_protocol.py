@@ -1,8 +1,9 @@
 """Functions of this package as implementations of NumPy's functions on traced values.
 
-NumPy passes `numpy.linalg.solve(x, y)` with a traced `x` to lamina_tracing, which calls the function that `find` returns.
-That function takes NumPy's arguments. It converts what differs from the function of this package: the order of parameters,
-keywords without meaning here, lists in place of arrays, the dtypes of a few integer functions, tuples in place of lists.
+NumPy passes `numpy.linalg.solve(x, y)` with a traced `x` to lamina_tracing, which calls the function that `find`
+returns. That function takes NumPy's arguments. It converts what differs from the function of this package: the order of
+parameters, keywords without meaning here, lists in place of arrays, the dtypes of a few integer functions, tuples in
+place of lists.
 """
 from __future__ import annotations
 
@@ -24,11 +25,13 @@ __all__ = ["NAMES_BY_POSITION", "find"]
 Function = Callable[..., Any]
 # NumPy function -> number of leading parameters that agree, and the names of those that follow in NumPy.
 NAMES_BY_POSITION: dict[str, tuple[int, str]] = {
-    "argpartition": (3, "kind order"), "argsort": (2, "kind order"), "broadcast_to": (2, "subok"), "compress": (3, "out"),
-    "concatenate": (2, "out"), "copy": (1, "order subok"), "dot": (2, "out"), "empty_like": (2, "order subok shape"),
+    "argpartition": (3, "kind order"), "argsort": (2, "kind order"), "broadcast_to": (2, "subok"),
+    "compress": (3, "out"), "concatenate": (2, "out"), "copy": (1, "order subok"), "dot": (2, "out"),
+    "empty_like": (2, "order subok shape"),
     "full_like": (3, "order subok shape"), "histogram": (3, "density weights"), "histogram2d": (4, "density weights"),
-    "histogramdd": (3, "density weights"), "linalg.matrix_rank": (1, "tol hermitian"), "linalg.pinv": (1, "rcond hermitian"),
-    "ones_like": (2, "order subok shape"), "partition": (3, "kind order"), "sort": (2, "kind order"),
+    "histogramdd": (3, "density weights"), "linalg.matrix_rank": (1, "tol hermitian"),
+    "linalg.pinv": (1, "rcond hermitian"), "ones_like": (2, "order subok shape"),
+    "partition": (3, "kind order"), "sort": (2, "kind order"),
     "trim_zeros": (2, "axis"), "unravel_index": (2, "order"), "zeros_like": (2, "order subok shape"),
     **{f"fft.{name}": (4, "out") for name in (
         "fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fft2", "ifft2", "rfft2", "irfft2", "fftn", "ifftn", "rfftn",
@@ -41,7 +44,7 @@ _RETURN_TUPLES = ("atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", 
 
 
 def find(name: str) -> Function | None:
-    """Return the implementation of a NumPy function, such as `linalg.pinv` or `add.accumulate`; None if there is none."""
+    """Return the implementation of a NumPy function, such as `linalg.pinv` or `add.accumulate`, or None."""
     return _find(name)
 
 
@@ -91,7 +94,7 @@ def _adapt(name: str, function: Function) -> Function:
 
 
 def _strengthen(out: Any, args: tuple[Any, ...]) -> Any:
-    """Return a weakly typed result with its dtype fixed, unless all arguments are weakly typed, as `lax` functions do."""
+    """Return a weakly typed result with its dtype fixed, unless all arrays among the arguments are weakly typed."""
     arrays = [x for x in args if isinstance(x, np.ndarray | Array)]
     return lax.convert_element_type(out, out.dtype) if any(not typeof(x).weak_type for x in arrays) else out
 
@@ -116,13 +119,14 @@ def _is_needed(name: str, key: str, value: Any, any_keyword: bool) -> bool:
     """Return whether a keyword has an effect; raise NotImplementedError if the function does not have it."""
     if any_keyword:
         return True
-    if value is np._NoValue or key in _DROPPED and (_DROPPED[key] is None or any(value is v for v in _DROPPED[key] or ())):
+    dropped = _DROPPED.get(key, ())
+    if value is np._NoValue or dropped is None or any(value is v for v in dropped):
         return False
-    raise NotImplementedError(f"numpy.{name} of a traced value: the argument {key}= is not supported; leave it out, or use the "
-                              "function of lamina_numpy")
+    raise NotImplementedError(f"numpy.{name} of a traced value: the argument {key}= is not supported; leave it out, or "
+                              "use the function of lamina_numpy")
 
 
-# --- functions whose dtypes differ from NumPy's -------------------------------------------------------------------------
+# --- functions whose dtypes differ from NumPy's -----------------------------------------------------------------------
 
 
 def _call(name: str, *args: Any, **kwargs: Any) -> Any:
@@ -182,7 +186,8 @@ def _polyder(p: Any, m: int = 1) -> Any:
         return _call("polyder", p, m)
     for _ in range(m):
         n = typeof(p).size
-        p = _call("multiply", lax.slice_in_dim(p, 0, max(n - 1, 0)), np.arange(n - 1, 0, -1, dtype=dtypes.canonical_int()))
+        exponents = np.arange(n - 1, 0, -1, dtype=dtypes.canonical_int())
+        p = _call("multiply", lax.slice_in_dim(p, 0, max(n - 1, 0)), exponents)
     return p
 
 
@@ -209,10 +214,12 @@ def _in_dtype(x: Any, dtype: Any) -> Any:
 
 def _with_correction(name: str) -> Function:
     """Return `nanvar` or `nanstd` with `correction`, another name of `ddof`."""
-    def deviation(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0, keepdims: Any = False, *,
-                  where: Any = True, mean: Any = None, correction: Any = np._NoValue) -> Any:
+    def deviation(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
+                  keepdims: Any = np._NoValue, *, where: Any = True, mean: Any = None,
+                  correction: Any = np._NoValue) -> Any:
         ddof = ddof if correction is np._NoValue else correction
-        return _call(name, a, axis, dtype, None, ddof, keepdims is True, where=None if where is True else where, mean=mean)
+        given = {"keepdims": keepdims, "where": None if where is True else where, "mean": mean}
+        return _call(name, a, axis, dtype, None, ddof, **{k: x for k, x in given.items() if x is not np._NoValue})
     return deviation
 
 

@@ -1,12 +1,12 @@
 """NumPy functions applied to traced values.
 
-NumPy passes a call with a traced operand to the operand (`__array_ufunc__`, `__array_function__`). The functions on which
-operators and methods are based are implemented here, directly with `lax`: elementwise functions, sums, extremes, `matmul`,
-changes of shape. All others are those of lamina_numpy, found with `hooks.operators.find_numpy_function`. If lamina-numpy is
-not installed, an error says how to install it.
+NumPy passes a call with a traced operand to the operand (`__array_ufunc__`, `__array_function__`). The functions on
+which operators and methods are based are implemented here, directly with `lax`: elementwise functions, sums, extremes,
+`matmul`, changes of shape. All others are those of lamina_numpy, found with `hooks.operators.find_numpy_function`. If
+lamina-numpy is not installed, an error says how to install it.
 
-Implementations take NumPy's parameters in NumPy's order. Dtypes promote as with operators: the lattice of `lamina_ir.dtypes`.
-This package is imported by the first such call.
+Implementations take NumPy's parameters in NumPy's order. Dtypes promote as with operators: in the lattice of
+`lamina_ir.dtypes`. This package is imported by the first such call.
 """
 from __future__ import annotations
 
@@ -39,8 +39,11 @@ _OUT = "out= cannot be written to with what has no numbers yet; use what the fun
 _NOT_INSTALLED = 'traced values need lamina-numpy. pip install "lamina-autodiff[numpy]"'
 _MISSING = "traced values do not support it"
 # Values with which a keyword changes nothing.
-_NEUTRAL: dict[str, Any] = {"out": None, "where": True, "casting": "same_kind", "order": "K", "subok": True, "like": None,
-                            "optimize": False, "dtype": None}
+_NEUTRAL: dict[str, Any] = {"out": None, "where": True, "casting": "same_kind", "order": "K", "subok": True,
+                            "like": None, "optimize": False, "dtype": None}
+_ARRAY_TYPES = (Tracer, np.ndarray, np.generic, int, float, complex)
+_ufunc_implementations = {ufunc: implementation for name, implementation in implementations.items()
+                          if isinstance(ufunc := getattr(np, name, None), np.ufunc)}
 _UNKNOWN = object()
 
 
@@ -50,7 +53,8 @@ def name_of(func: Callable[..., Any]) -> str:
     return f"{module}.{func.__name__}" if module else func.__name__
 
 
-def array_function(func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def array_function(func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...],
+                   kwargs: dict[str, Any]) -> Any:
     """Apply a NumPy function to arguments of which at least one is traced."""
     if not all(issubclass(kind, (Tracer, np.ndarray)) for kind in types):
         return NotImplemented
@@ -91,14 +95,20 @@ def _call_in_library(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 def array_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Apply a NumPy ufunc, or a method of one, to operands of which at least one is traced."""
+    if not kwargs and method == "__call__" and ufunc in _ufunc_implementations:  # the most frequent call
+        for x in inputs:
+            if not isinstance(x, _ARRAY_TYPES):
+                break
+        else:
+            return _ufunc_implementations[ufunc](*inputs)
     for x in inputs:
-        if not isinstance(x, (Tracer, np.ndarray, np.generic, int, float, complex, list, tuple)) and not hasattr(x, "aval"):
+        if not isinstance(x, (*_ARRAY_TYPES, list, tuple)) and not hasattr(x, "aval"):
             return NotImplemented
         if isinstance(x, (list, tuple)):
             return array_ufunc(ufunc, method, tuple(map(as_array, inputs)), kwargs)
     name = ufunc.__name__
     if getattr(np, name, None) is not ufunc:
-        raise _refusal(name, inputs, "it is none of NumPy's own functions; use the one of lax, or of a library above it")
+        raise _refusal(name, inputs, "it is none of NumPy's own functions; use one of lax or lamina_numpy")
     if method != "__call__":
         return _call_ufunc_method(ufunc, method, inputs, kwargs)
     if "out" in kwargs and kwargs["out"] is not None:
@@ -131,8 +141,8 @@ def _call_ufunc_method(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kw
 def _rebinds(inputs: tuple[Any, ...], out: tuple[Any, ...], caller: FrameType) -> bool:
     """Return whether this is `x += y` for a whole NumPy array `x`; the name `x` is then bound to the traced result.
 
-    The same call comes from `numpy.add(x, y, out=x)`, whose `x` would silently keep its values. Nor may `x` be a part of
-    another array, which the caller expects to change.
+    The same call comes from `numpy.add(x, y, out=x)`, whose `x` would silently keep its values. Nor may `x` be a part
+    of another array, which the caller expects to change.
     """
     return len(out) == 1 and out[0] is inputs[0] and out[0].base is None and is_operator_expression(caller)
 
@@ -182,8 +192,8 @@ def _drop_neutral(name: str, implementation: Callable[..., Any] | None, kwargs: 
         if implementation is not None and key not in _parameters(implementation):
             if key in ("order", "casting", "subok"):
                 continue  # they concern memory layout and checks that traced values do not have
-            raise NotImplementedError(f"numpy.{name} of a traced value: the argument {key}= is not supported; leave it out, or "
-                                      "use the function of lamina_numpy")
+            raise NotImplementedError(f"numpy.{name} of a traced value: the argument {key}= is not supported; leave it "
+                                      "out, or use the function of lamina_numpy")
         given[key] = value
     return given
 

@@ -11,11 +11,12 @@ from .. import lax
 from .._core.args import resolve_requested_dtype
 from ..lax._util.operands import check_axes, check_axis, match_scalars
 from ..operators import promote_operands
+from .._core.array import ArrayLike, AxisLike, DTypeLike
 from .._core.tracer import Tracer, typeof
 
-__all__ = ["as_array", "broadcast", "broadcast_to", "cast", "common_dtype", "common_shape", "describe", "find_tracers",
-           "implementations", "implements", "int_dtype", "ndim_of", "normalize_axes", "normalize_axis", "promote_operands",
-           "shape_of", "to_inexact"]
+__all__ = ["as_array", "broadcast", "broadcast_to", "cast", "common_dtype", "common_shape", "describe",
+           "find_tracers", "implementations", "implements", "int_dtype", "ndim_of", "normalize_axes", "normalize_axis",
+           "promote_operands", "shape_of", "to_inexact"]
 
 implementations: dict[str, Callable[..., Any]] = {}  # by NumPy name: `sum`, `add.reduce`
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,9 +44,9 @@ def describe(x: Tracer | None) -> str:
     return "a traced value" if x is None else f"a traced {x.aval.str_long()}"
 
 
-def as_array(x: Any) -> Any:
+def as_array(x: ArrayLike | list[Any] | tuple[Any, ...]) -> ArrayLike:
     """Return a list or tuple as an array; its elements may be tracers. Return anything else unchanged."""
-    if isinstance(x, (Tracer, np.ndarray)) or not isinstance(x, (list, tuple)):
+    if not isinstance(x, (list, tuple)):
         return x
     if next(find_tracers(x), None) is None:
         made = np.asarray(x)
@@ -54,20 +55,20 @@ def as_array(x: Any) -> Any:
     return lax.concatenate([lax.expand_dims(p, (0,)) for p in broadcast(*parts)], 0)
 
 
-def shape_of(x: Any) -> tuple[int, ...]:
+def shape_of(x: ArrayLike) -> tuple[int, ...]:
     return typeof(x).shape
 
 
-def ndim_of(x: Any) -> int:
+def ndim_of(x: ArrayLike) -> int:
     return len(typeof(x).shape)
 
 
-def cast(x: Any, dtype: np.dtype) -> Any:
+def cast(x: ArrayLike, dtype: np.dtype) -> ArrayLike:
     """Convert `x` to a dtype if it has another one."""
     return x if typeof(x).dtype == dtype else lax.convert_element_type(x, dtype)
 
 
-def to_inexact(x: Any, dtype: Any = None) -> Any:
+def to_inexact(x: ArrayLike, dtype: DTypeLike | None = None) -> ArrayLike:
     """Convert `x` to `dtype`; if that is None, convert integers and booleans to float."""
     x = as_array(x)
     if dtype is not None:
@@ -76,7 +77,7 @@ def to_inexact(x: Any, dtype: Any = None) -> Any:
     return x if dtypes.is_inexact(known) else lax.convert_element_type(x, dtypes.inexact_dtype_for(known))
 
 
-def common_dtype(*xs: Any) -> list[Any]:
+def common_dtype(*xs: ArrayLike) -> list[ArrayLike]:
     """Convert operands to the dtype to which they promote."""
     xs = tuple(map(as_array, xs))
     if len(xs) == 2:
@@ -87,7 +88,7 @@ def common_dtype(*xs: Any) -> list[Any]:
             for x, a in zip(xs, avals)]
 
 
-def broadcast_to(x: Any, shape: Sequence[int]) -> Any:
+def broadcast_to(x: ArrayLike, shape: Sequence[int]) -> ArrayLike:
     """Broadcast `x` to a shape."""
     x, shape = as_array(x), tuple(shape)
     old = typeof(x).shape
@@ -99,21 +100,21 @@ def broadcast_to(x: Any, shape: Sequence[int]) -> Any:
     return lax.broadcast_in_dim(x, shape, tuple(range(first, len(shape))))
 
 
-def common_shape(xs: Iterable[Any]) -> tuple[int, ...]:
+def common_shape(xs: Iterable[ArrayLike]) -> tuple[int, ...]:
     return np.broadcast_shapes(*map(shape_of, xs))
 
 
-def broadcast(*xs: Any) -> list[Any]:
+def broadcast(*xs: ArrayLike) -> list[ArrayLike]:
     """Broadcast operands to one shape."""
     shape = common_shape(xs)
     return [broadcast_to(x, shape) for x in xs]
 
 
-def normalize_axis(call: str, axis: Any, x: Any) -> int:
+def normalize_axis(call: str, axis: AxisLike, x: ArrayLike) -> int:
     return check_axis(call, axis, ndim_of(x))
 
 
-def normalize_axes(call: str, axis: Any, x: Any) -> tuple[int, ...]:
+def normalize_axes(call: str, axis: AxisLike, x: ArrayLike) -> tuple[int, ...]:
     """Return axes as numbers from 0; None: all axes."""
     n = ndim_of(x)
     return tuple(range(n)) if axis is None else check_axes(call, axis, n)

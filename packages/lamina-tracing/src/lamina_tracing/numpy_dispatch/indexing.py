@@ -11,6 +11,7 @@ from lamina_ir import dtypes, errors
 
 from .. import lax
 from ..lax.indexing import GatherDimensionNumbers, GatherScatterMode
+from .._core.array import ArrayLike
 from .._core.tracer import Tracer, get_concrete_value, typeof
 from ._registry import as_array, broadcast_to, cast, describe, ndim_of, shape_of
 
@@ -19,7 +20,7 @@ __all__ = ["getitem"]
 _INT = np.dtype("int32")
 
 
-def getitem(x: Any, index: Any) -> Any:
+def getitem(x: ArrayLike, index: Any) -> ArrayLike:
     """Return `x[index]`, as in NumPy.
 
     Args:
@@ -57,13 +58,15 @@ def _resolve_part(p: Any) -> Any:
         p = np.asarray(p)
         if p.dtype != bool and not np.issubdtype(p.dtype, np.integer) and p.size:
             raise TypeError(f"an index must hold integers or truth values; got {p.dtype.name}{list(p.shape)}")
-        return int(p) if p.ndim == 0 and p.dtype != bool else p if p.size else p.astype(p.dtype if p.dtype == bool else int)
+        if p.ndim == 0 and p.dtype != bool:
+            return int(p)
+        return p if p.size or p.dtype == bool else p.astype(int)
     if isinstance(p, (str, float, complex)):
         raise TypeError(f"an index must be integers, slices, `...`, None or arrays of these; got {p!r:.60}")
     return p if isinstance(p, Tracer) else as_index(p)
 
 
-def _expand_ellipsis(x: Any, parts: tuple[Any, ...]) -> list[Any]:
+def _expand_ellipsis(x: ArrayLike, parts: tuple[Any, ...]) -> list[Any]:
     """Replace `...`, so that there is one part per axis, besides the `None`s."""
     n = ndim_of(x)
     taken = sum([np.ndim(p) if _is_mask(p) else p is not None and p is not Ellipsis for p in parts])
@@ -79,7 +82,7 @@ def _is_mask(p: Any) -> bool:
     return isinstance(p, np.ndarray) and p.dtype == np.dtype(bool)
 
 
-def _index_basic(x: Any, parts: tuple[Any, ...]) -> Any:
+def _index_basic(x: ArrayLike, parts: tuple[Any, ...]) -> ArrayLike:
     """Index with integers, slices and `None`."""
     removed: list[int] = []
     new: list[int] = []
@@ -101,7 +104,7 @@ def _index_basic(x: Any, parts: tuple[Any, ...]) -> Any:
     return lax.expand_dims(x, tuple(new)) if new else x
 
 
-def _slice_axis(x: Any, axis: int, part: builtins.slice) -> Any:
+def _slice_axis(x: ArrayLike, axis: int, part: builtins.slice) -> ArrayLike:
     n = shape_of(x)[axis]
     start, stop, step = part.indices(n)
     count = len(range(start, stop, step))
@@ -113,8 +116,8 @@ def _slice_axis(x: Any, axis: int, part: builtins.slice) -> Any:
     return lax.slice_in_dim(x, start, max(start, stop), step, axis)
 
 
-def _index_by_known_arrays(x: Any, parts: tuple[Any, ...]) -> Any:
-    """Index with known arrays: NumPy indexes an array of positions, and the elements at these positions are gathered."""
+def _index_by_known_arrays(x: ArrayLike, parts: tuple[Any, ...]) -> ArrayLike:
+    """Index with known arrays: NumPy indexes an array of positions; the elements at these positions are gathered."""
     expanded = _expand_ellipsis(x, parts)
     arrays = [i for i, p in enumerate(expanded) if not isinstance(p, slice)]
     axis, positions = (arrays[0], expanded[arrays[0]]) if len(arrays) == 1 else (0, None)
@@ -124,7 +127,7 @@ def _index_by_known_arrays(x: Any, parts: tuple[Any, ...]) -> Any:
     return _gather(lax.reshape(x, (typeof(x).size,)), positions, 0)
 
 
-def _index_other_axes(x: Any, expanded: list[Any], axis: int) -> Any:
+def _index_other_axes(x: ArrayLike, expanded: list[Any], axis: int) -> ArrayLike:
     """Apply the slices of an index after its only array has been applied at `axis`."""
     parts: list[Any] = []
     for i, p in enumerate(expanded):
@@ -132,7 +135,7 @@ def _index_other_axes(x: Any, expanded: list[Any], axis: int) -> Any:
     return _index_basic(x, tuple(parts)) if any(p != slice(None) for p in parts) else x
 
 
-def _index_by_traced_arrays(x: Any, parts: tuple[Any, ...]) -> Any:
+def _index_by_traced_arrays(x: ArrayLike, parts: tuple[Any, ...]) -> ArrayLike:
     """Index with arrays of integers, at least one of them traced and unknown."""
     expanded = _expand_ellipsis(x, parts)
     arrays = [i for i, p in enumerate(expanded) if not isinstance(p, slice)]
@@ -142,7 +145,7 @@ def _index_by_traced_arrays(x: Any, parts: tuple[Any, ...]) -> Any:
     return _index_other_axes(_gather(x, _in_bounds(expanded[axis], shape_of(x)[axis]), axis), expanded, axis)
 
 
-def _index_by_several_arrays(x: Any, expanded: list[Any]) -> Any:
+def _index_by_several_arrays(x: ArrayLike, expanded: list[Any]) -> ArrayLike:
     """Index with arrays that broadcast to one shape; integers count as arrays."""
     if any(p is None for p in expanded):  # insert the new axes first, and keep them whole
         x = _index_basic(x, tuple([p if p is None else slice(None) for p in expanded]))
@@ -152,10 +155,10 @@ def _index_by_several_arrays(x: Any, expanded: list[Any]) -> Any:
     adjacent = chosen == list(range(chosen[0], chosen[-1] + 1))
     positions = [_in_bounds(expanded[i], shape_of(x)[i]) for i in chosen]
     shape = np.broadcast_shapes(*map(shape_of, positions))
-    flat = None
+    flat: ArrayLike = 0
     for p, i in zip(positions, chosen):
         p, n = broadcast_to(cast(p, _INT), shape), shape_of(x)[i]
-        flat = p if flat is None else lax.add(lax.mul(flat, lax.full_like(flat, n)), p)
+        flat = p if i == chosen[0] else lax.add(lax.mul(flat, lax.full_like(flat, n)), p)
     rest = [i for i in range(ndim_of(x)) if i not in chosen]
     front = lax.transpose(x, (*chosen, *rest))
     joined = lax.reshape(front, (math.prod([shape_of(x)[i] for i in chosen]), *[shape_of(x)[i] for i in rest]))
@@ -165,7 +168,7 @@ def _index_by_several_arrays(x: Any, expanded: list[Any]) -> Any:
     return lax.transpose(picked, (*range(k, k + before), *range(k), *range(k + before, ndim_of(picked))))
 
 
-def _gather(x: Any, positions: Any, axis: int) -> Any:
+def _gather(x: ArrayLike, positions: ArrayLike, axis: int) -> ArrayLike:
     """Take the slices of `x` along one axis at an array of valid positions, whose axes replace that axis."""
     s, p = shape_of(x), shape_of(positions)
     if not isinstance(positions, Tracer):
@@ -176,8 +179,8 @@ def _gather(x: Any, positions: Any, axis: int) -> Any:
     positions = cast(positions, _INT)
     dims = GatherDimensionNumbers(offset_dims=(*range(axis), *range(axis + len(p), len(s) - 1 + len(p))),
                                   collapsed_slice_dims=(axis,), start_index_map=(axis,))
-    return lax.gather(x, lax.expand_dims(positions, (len(p),)), dims, tuple([1 if i == axis else n for i, n in enumerate(s)]),
-                      mode=GatherScatterMode.PROMISE_IN_BOUNDS)
+    sizes = tuple([1 if i == axis else n for i, n in enumerate(s)])
+    return lax.gather(x, lax.expand_dims(positions, (len(p),)), dims, sizes, mode=GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
 def _as_slice(positions: np.ndarray) -> builtins.slice | None:
@@ -191,7 +194,7 @@ def _as_slice(positions: np.ndarray) -> builtins.slice | None:
     return None
 
 
-def _in_bounds(positions: Any, n: int) -> Any:
+def _in_bounds(positions: ArrayLike, n: int) -> ArrayLike:
     """Return positions counted from the front. Known ones are checked; traced ones are clamped."""
     if not isinstance(positions, Tracer):
         positions = np.asarray(positions)

@@ -1,11 +1,11 @@
 """Products of vectors, matrices and stacks of matrices, with `dot_general`."""
 from __future__ import annotations
 
-from typing import Any
 
 import numpy as np
 
 from .. import lax
+from .._core.array import Array, ArrayLike
 from .._core.tracer import typeof
 from ._registry import broadcast_to, common_dtype, implementations, implements, ndim_of, shape_of
 
@@ -13,7 +13,7 @@ __all__: list[str] = []
 
 
 @implements("matmul")
-def matmul(x1: Any, x2: Any, /) -> Any:
+def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x, y = common_dtype(x1, x2)
     s, t = shape_of(x), shape_of(y)
     if not s or not t:
@@ -34,7 +34,7 @@ def matmul(x1: Any, x2: Any, /) -> Any:
 
 
 @implements("dot")
-def dot(a: Any, b: Any, out: None = None) -> Any:
+def dot(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     x, y = common_dtype(a, b)
     if not ndim_of(x) or not ndim_of(y):
         return implementations["multiply"](x, y)

@@ -10,10 +10,11 @@ from lamina_ir import dtypes
 
 from .. import lax
 from .._core.args import resolve_requested_dtype
+from .._core.array import Array, ArrayLike, AxisLike, DTypeLike
 from .._core.tracer import typeof
 from .elementwise import is_nonzero, where as choose
-from ._registry import (as_array, broadcast_to, cast, implementations, implements, int_dtype, normalize_axes, normalize_axis,
-                        shape_of, to_inexact)
+from ._registry import (as_array, broadcast_to, cast, implementations, implements, int_dtype, normalize_axes,
+                        normalize_axis, shape_of, to_inexact)
 
 __all__: list[str] = []
 
@@ -21,19 +22,19 @@ _NONE = np._NoValue
 _SUMMED_IN_FLOAT32 = {np.dtype("float16"), dtypes.from_short_name("bf16")}
 
 
-def _keep_dims(out: Any, shape: tuple[int, ...], axes: tuple[int, ...], keepdims: Any) -> Any:
+def _keep_dims(out: ArrayLike, shape: tuple[int, ...], axes: tuple[int, ...], keepdims: Any) -> ArrayLike:
     """Put the reduced axes back with length 1 if `keepdims` is true."""
     if keepdims is _NONE or not keepdims:
         return out
     return lax.reshape(out, tuple([1 if i in axes else n for i, n in enumerate(shape)]))
 
 
-def _masked(x: Any, where: Any, neutral: Any) -> Any:
+def _masked(x: ArrayLike, where: Any, neutral: int | bool) -> ArrayLike:
     """Replace the elements that `where` excludes with the neutral element of the reduction."""
     return x if where is _NONE or where is True else choose(where, x, typeof(x).dtype.type(neutral))
 
 
-def _sum_dtype(x: Any, dtype: Any) -> np.dtype:
+def _sum_dtype(x: ArrayLike, dtype: DTypeLike | None) -> np.dtype:
     """Return the dtype of a sum: the default integer for booleans and smaller integers."""
     if dtype is not None:
         return resolve_requested_dtype(dtype)
@@ -43,22 +44,25 @@ def _sum_dtype(x: Any, dtype: Any) -> np.dtype:
     return known
 
 
-def _define_total(name: str, reduce: Callable[..., Any], combine: str, neutral: int) -> None:
+def _define_total(name: str, reduce: Callable[..., Array], combine: str, neutral: int) -> None:
     @implements(name)
-    def total(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = False, initial: Any = _NONE,
-              where: Any = _NONE) -> Any:
+    def total(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
+              keepdims: Any = False, initial: Any = _NONE, where: Any = _NONE) -> ArrayLike:
         x = as_array(a)
         axes, dtype = normalize_axes(name, axis, x), _sum_dtype(x, dtype)
         x = _masked(cast(x, dtype), where, neutral)
-        found = reduce(x, axes) if dtype not in _SUMMED_IN_FLOAT32 else cast(reduce(cast(x, np.dtype("float32")), axes), dtype)
+        if dtype in _SUMMED_IN_FLOAT32:
+            found = cast(reduce(cast(x, np.dtype("float32")), axes), dtype)
+        else:
+            found = reduce(x, axes)
         found = found if initial is _NONE else implementations[combine](found, initial)
         return _keep_dims(found, shape_of(x), axes, keepdims)
 
 
-def _define_extreme(names: tuple[str, ...], reduce: Callable[..., Any], combine: str) -> None:
+def _define_extreme(names: tuple[str, ...], reduce: Callable[..., Array], combine: str) -> None:
     @implements(*names)
-    def extreme(a: Any, axis: Any = None, out: None = None, keepdims: Any = False, initial: Any = _NONE,
-                where: Any = _NONE) -> Any:
+    def extreme(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: Any = False, initial: Any = _NONE,
+                where: Any = _NONE) -> ArrayLike:
         x = as_array(a)
         axes = normalize_axes(names[0], axis, x)
         if where is not _NONE and where is not True:
@@ -68,7 +72,8 @@ def _define_extreme(names: tuple[str, ...], reduce: Callable[..., Any], combine:
         if initial is _NONE and 0 in [shape_of(x)[i] for i in axes]:
             raise ValueError(f"numpy.{names[0]}: an axis without elements has no extreme; give initial=")
         found = reduce(x, axes)
-        return _keep_dims(found if initial is _NONE else implementations[combine](found, initial), shape_of(x), axes, keepdims)
+        found = found if initial is _NONE else implementations[combine](found, initial)
+        return _keep_dims(found, shape_of(x), axes, keepdims)
 
 
 _define_total("sum", lax.reduce_sum, "add", 0)
@@ -79,8 +84,8 @@ _define_extreme(("min", "amin"), lax.reduce_min, "minimum")
 
 def _define_ufunc_reduce(ufunc: str, name: str) -> None:
     @implements(f"{ufunc}.reduce")
-    def reduce(array: Any, axis: Any = 0, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = _NONE,
-               where: Any = _NONE) -> Any:
+    def reduce(array: ArrayLike, axis: AxisLike = 0, dtype: DTypeLike | None = None, out: None = None,
+               keepdims: bool = False, initial: Any = _NONE, where: Any = _NONE) -> ArrayLike:
         given = {} if initial is _NONE or initial is None else {"initial": initial}
         if dtype is None and name in ("sum", "prod"):
             return implementations[name](array, axis, None, None, keepdims, where=where, **given)
@@ -88,14 +93,15 @@ def _define_ufunc_reduce(ufunc: str, name: str) -> None:
         return implementations[name](x, axis, keepdims=keepdims, where=where, **given)
 
 
-for _ufunc, _name in (("add", "sum"), ("multiply", "prod"), ("maximum", "max"), ("minimum", "min"), ("logical_and", "all"),
-                      ("logical_or", "any")):
+for _ufunc, _name in (("add", "sum"), ("multiply", "prod"), ("maximum", "max"), ("minimum", "min"),
+                      ("logical_and", "all"), ("logical_or", "any")):
     _define_ufunc_reduce(_ufunc, _name)
 
 
-def _define_quantifier(name: str, reduce: Callable[..., Any], neutral: bool) -> None:
+def _define_quantifier(name: str, reduce: Callable[..., Array], neutral: bool) -> None:
     @implements(name)
-    def quantifier(a: Any, axis: Any = None, out: None = None, keepdims: Any = False, *, where: Any = _NONE) -> Any:
+    def quantifier(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: Any = False, *,
+                   where: Any = _NONE) -> ArrayLike:
         x = is_nonzero(a)
         axes = normalize_axes(name, axis, x)
         return _keep_dims(reduce(_masked(x, where, neutral), axes), shape_of(x), axes, keepdims)
@@ -106,7 +112,8 @@ _define_quantifier("any", lax.reduce_or, False)
 
 
 @implements("mean")
-def mean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = False, *, where: Any = _NONE) -> Any:
+def mean(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
+         keepdims: Any = False, *, where: Any = _NONE) -> ArrayLike:
     x = to_inexact(a, dtype)
     axes = normalize_axes("mean", axis, x)
     total = implementations["sum"](x, axes, where=where)
@@ -119,9 +126,9 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims
     return _keep_dims(found, shape_of(x), axes, keepdims)
 
 
-def _define_argument(name: str, find: Callable[..., Any]) -> None:
+def _define_argument(name: str, find: Callable[..., Array]) -> None:
     @implements(name)
-    def position(a: Any, axis: Any = None, out: None = None, *, keepdims: Any = False) -> Any:
+    def position(a: ArrayLike, axis: AxisLike = None, out: None = None, *, keepdims: Any = False) -> ArrayLike:
         x = as_array(a)
         shape = shape_of(x)
         x, along = (lax.reshape(x, (typeof(x).size,)), 0) if axis is None else (x, normalize_axis(name, axis, x))

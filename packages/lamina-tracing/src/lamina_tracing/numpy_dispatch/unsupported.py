@@ -19,8 +19,10 @@ NUMBERS_ONLY = {
     **dict.fromkeys(("argwhere", "flatnonzero", "nonzero"), _MASK),
     **dict.fromkeys(("unique_counts", "unique_inverse"), _KNOWN + "sort the elements and compare adjacent ones"),
     "bincount": _KNOWN + "sum numpy.equal(x[:, None], numpy.arange(n)) over the first axis",
-    **dict.fromkeys(("histogram", "histogram2d", "histogramdd"), _KNOWN + "count with numpy.searchsorted and fixed edges"),
-    "histogram_bin_edges": "edges depend on numbers that are not known while the function is traced; use numpy.linspace",
+    **dict.fromkeys(("histogram", "histogram2d", "histogramdd"),
+                    _KNOWN + "count with numpy.searchsorted and fixed edges"),
+    "histogram_bin_edges": "the edges depend on numbers that are not known while the function is traced; use "
+                           "numpy.linspace",
     "min_scalar_type": "it asks for the numbers; use x.dtype",
     **dict.fromkeys(("frexp", "gcd", "lcm", "packbits", "unpackbits"), ""),
     **dict.fromkeys(("ravel_multi_index", "unravel_index"), "use `//` and `%` with the shape"),
@@ -33,7 +35,8 @@ NUMBERS_ONLY = {
 _SETS = _KNOWN + "sort the elements and compare adjacent ones"
 _OBJECTS = "it is for text and dates, not for numbers"
 REFUSED = {
-    **dict.fromkeys(("intersect1d", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all", "unique_values"), _SETS),
+    **dict.fromkeys(("intersect1d", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all", "unique_values"),
+                    _SETS),
     **dict.fromkeys(("busday_count", "busday_offset", "is_busday", "datetime_as_string", "isnat"), _OBJECTS),
     "trim_zeros": _KNOWN + "cut by known positions, x[i:j]",
     "real_if_close": "the dtype of its result depends on the numbers; use numpy.real",
