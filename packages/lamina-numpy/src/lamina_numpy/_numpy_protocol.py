@@ -204,8 +204,14 @@ def _cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: i
     return _call("cov", _in_dtype(m, dtype), _in_dtype(y, dtype), rowvar, bias, ddof, fweights, aweights)
 
 
-def _corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+def _corrcoef(x: Any, y: Any = None, rowvar: bool = True, bias: Any = None, ddof: Any = None, *,
+              dtype: Any = None) -> Any:
+    # `bias` and `ddof` of older NumPy versions have no effect
     return _call("corrcoef", _in_dtype(x, dtype), _in_dtype(y, dtype), rowvar)
+
+
+def _in1d(ar1: Any, ar2: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None) -> Any:
+    return _call("isin", _call("ravel", ar1), ar2, assume_unique, invert)
 
 
 def _in_dtype(x: Any, dtype: Any) -> Any:
@@ -228,4 +234,5 @@ _ADAPTERS: dict[str, Function] = {
     "add.accumulate": _cumulative("cumsum", 0), "multiply.accumulate": _cumulative("cumprod", 0),
     "convolve": _convolve, "correlate": _correlate, "polymul": lambda a1, a2: _convolve(a1, a2), "polyder": _polyder,
     "isreal": _define_known_for_reals("isreal", True), "iscomplex": _define_known_for_reals("iscomplex", False),
-    "cov": _cov, "corrcoef": _corrcoef, "nanvar": _with_correction("nanvar"), "nanstd": _with_correction("nanstd")}
+    "in1d": _in1d, "cov": _cov, "corrcoef": _corrcoef,
+    "nanvar": _with_correction("nanvar"), "nanstd": _with_correction("nanstd")}
