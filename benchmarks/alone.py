@@ -145,6 +145,7 @@ def measure(repeats: int, only: list[str]) -> int:
                          f"{'' if ratio <= GOALS[basis] else 'short'} |")
 
     show(compare_with_autograd("lax", named, only))  # with the operators of lamina_tracing; lamina_numpy installs others
+    show(compare_with_autograd("np", np, only))  # NumPy functions on traced values
     import lamina_numpy as jnp
     show(compare_with_autograd("numpy", jnp, only))
     show(compare_with_numpy(jnp))

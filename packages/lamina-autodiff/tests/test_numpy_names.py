@@ -1,13 +1,18 @@
-"""Functions written with NumPy are differentiable: compared with finite differences, in both modes, and nested."""
+"""Derivatives of NumPy functions that lamina_tracing implements, in both modes, against finite differences."""
 import numpy as np
 import pytest
 from lamina_autodiff import grad, hessian, jacfwd, jvp, linearize, value_and_grad, vjp
 from lamina_ir import errors
-from lamina_tracing import enable_x64, jit
+from lamina_tracing import enable_x64, hooks, jit
 from lamina_tracing.testing import numpy_calls
 
-CALLS = [c for c in numpy_calls() if c.smooth]
+CALLS = [c for c in numpy_calls(core_only=True) if c.smooth]
 STEP = 1e-6
+
+
+@pytest.fixture(autouse=True)
+def without_lamina_numpy(monkeypatch):
+    monkeypatch.setattr(hooks.operators, "find_numpy_function", lambda name: None)
 
 
 def scalar(call):
@@ -23,14 +28,11 @@ def scalar(call):
     return total
 
 
-@pytest.mark.filterwarnings("ignore:.*trapz.*:DeprecationWarning")
 @pytest.mark.parametrize("call", CALLS, ids=[f"{c.name}-{i}" for i, c in enumerate(CALLS)])
 def test_derivative_equals_finite_difference(call):
     f, xs = scalar(call), call.traced()
     rng = np.random.default_rng(0)
     along = [rng.normal(size=x.shape) for x in xs]
-    if call.name in ("linalg.cholesky", "linalg.eigvalsh"):
-        along = [(d + np.swapaxes(d, -1, -2)) / 2 for d in along]
     want = (f(*[x + STEP * d for x, d in zip(xs, along)]) - f(*[x - STEP * d for x, d in zip(xs, along)])) / (2 * STEP)
     with enable_x64():
         value, tangent = jvp(f, tuple(xs), tuple(along))
@@ -47,7 +49,7 @@ def loss(params, x):
     for w, b in params:
         x = np.tanh(x @ w + b)
         total += 0.5 * np.sum(w**2)
-    return np.mean((x - x.mean(axis=0)) ** 2) + np.linalg.norm(x[:, -1]) + 1e-3 * total
+    return np.mean((x - x.mean(axis=0)) ** 2) + np.sqrt(np.sum(x[:, -1] ** 2)) + 1e-3 * total
 
 
 PARAMS = [(np.linspace(-1, 1, 12).reshape(3, 4), np.zeros(4)), (np.linspace(1, -0.5, 8).reshape(4, 2), np.ones(2))]
@@ -76,14 +78,14 @@ def test_second_derivatives():
     with enable_x64():
         h = hessian(rosenbrock)(x)
         again = jit(jacfwd(grad(rosenbrock)))(x)
-        out, push = linearize(np.cumprod, x)
+        out, push = linearize(lambda x: np.prod(x) * x, x)
         pushed = push(np.ones(3))
     n = 2
     assert h.shape == (3, 3)
     np.testing.assert_allclose(h, again, rtol=1e-12)
     np.testing.assert_allclose(h[n, n], 200.0)
     np.testing.assert_allclose(h[0, 0], 1200 * 1.44 - 400 + 2)
-    np.testing.assert_allclose(pushed, [1, 1.0 - 1.2, -1.2 * 1.0 + (1.0 - 1.2) * 0.5], rtol=1e-12)
+    np.testing.assert_allclose(pushed, -0.6 + x * (1.0 * 0.5 - 1.2 * 0.5 - 1.2 * 1.0), rtol=1e-12)
 
 
 def test_known_values_allow_data_dependent_shapes():
@@ -91,7 +93,7 @@ def test_known_values_allow_data_dependent_shapes():
         big = np.flatnonzero(x > 1)  # values are known in an eager derivative
         kept = x[x > 1]
         counts, _ = np.histogram(x, bins=2)
-        return np.sum(x[big] ** 2) + np.sum(kept) * counts.sum() + (x[0] if np.allclose(x, x) else 0)
+        return np.sum(x[big] ** 2) + np.sum(kept) * counts.sum() + (x[0] if np.all(x == x) else 0)
     np.testing.assert_allclose(grad(f)(np.float32([0.5, 2, 3])), [1, 4 + 3, 6 + 3])
     with pytest.raises(errors.TracerArrayError, match="numpy.flatnonzero of a traced bool"):
         jit(grad(f))(np.float32([0.5, 2, 3]))

@@ -1,8 +1,8 @@
 """Default operators and methods of arrays and tracers: `lax` arithmetic after NumPy promotion and broadcasting.
 
 `lamina_numpy` replaces them with the full set. A table maps names to plain functions; reflected operators swap
-operands. Methods of more than one or two equations call the function of that name in `numpy_dispatch`, which is
-imported on first use.
+operands. Methods of more than one or two equations call the NumPy function of that name through `numpy_dispatch`, which is
+imported on first use. Functions that it does not implement are those of lamina_numpy.
 """
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _true_div(x: Value, y: Value) -> Value:
     return ew.div(x, y)
 
 
-# --- methods implemented in `numpy_dispatch` --------------------------------------------------------------------------
+# --- methods that call NumPy functions --------------------------------------------------------------------------------
 
 
 def _numpy_method(name: str) -> Function:

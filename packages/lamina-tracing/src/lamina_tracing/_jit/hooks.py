@@ -177,20 +177,36 @@ def set_basis_map(new: Function | None) -> None:
 on_devices_closed: list[Callable[[Callable[[Device], bool]], None]] = []
 
 
+_NUMPY_LIBRARY = "lamina_numpy"  # a higher package: imported by name, on first use, if it is installed
+
+
+def _import_and_find(name: str) -> Function | None:
+    """Import the package with the NumPy functions, which sets `find_numpy_function`, and call that. None: not installed."""
+    try:
+        import_module(_NUMPY_LIBRARY)
+    except ModuleNotFoundError as error:
+        if error.name != _NUMPY_LIBRARY:
+            raise
+        return None
+    find = operators.find_numpy_function
+    return None if find is _import_and_find else find(name)
+
+
 class Operators:
     """Methods, operators and properties of arrays and tracers.
 
     `install(tracer_table, array_table)` takes tables of name -> function or property. Tracers get the first table.
     Every concrete array class, also one registered later, gets the second, whose functions may dispatch faster.
 
-    `find_numpy_function(name)` may be set. It returns the implementation of a NumPy function, such as "linalg.pinv",
-    for traced values if `numpy_dispatch` has none, or None.
+    `find_numpy_function(name)` returns the implementation of a NumPy function, such as "linalg.pinv" or "add.accumulate",
+    for traced values if `numpy_dispatch` has none, or None. It takes NumPy's arguments. lamina_numpy sets it; the default
+    imports lamina_numpy if that is installed.
 
     `device_scalar_like(x, number)` may be set. It returns the operand that operators of a concrete array use for a
     Python float or int: a cached, weakly typed device array on the devices of `x`, or the number itself.
     """
 
-    find_numpy_function: Callable[[str], Function | None] = staticmethod(lambda name: None)
+    find_numpy_function: Callable[[str], Function | None] = staticmethod(_import_and_find)
     device_scalar_like: Callable[[Value, Value], Value] = staticmethod(lambda x, number: number)
 
     def __init__(self) -> None:
