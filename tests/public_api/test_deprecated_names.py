@@ -48,3 +48,31 @@ def test_former_module_path_warns_and_imports_the_new_one(former, new):
         module = importlib.import_module(former)
     for name in importlib.import_module(new).__all__:
         assert getattr(module, name) is getattr(importlib.import_module(new), name)
+
+
+def _shape():
+    return importlib.import_module("lamina_ir").shaped((2,), "float32")
+
+
+@pytest.mark.parametrize("make, former, new", [
+    (_shape, "over", "varying_axes"),
+    (lambda: importlib.import_module("lamina_ir.prims").add_p, "flow", "region_signature"),
+    (lambda: importlib.import_module("lamina_ir").AxisEnv([("i", 2)]), "spare", "idle_participants"),
+    (lambda: importlib.import_module("lamina_ir").Cost(flops=1), "holes", "uncounted"),
+    (lambda: importlib.import_module("lamina_ir").RuleTable("rules", "folder"), "holes", "missing_rules")])
+def test_former_attribute_warns_and_reads_the_new_one(make, former, new):
+    value = make()
+    with pytest.warns(DeprecationWarning, match=f"{former} is now called {new}"):
+        assert getattr(value, former) == getattr(value, new)
+
+
+def test_former_method_warns_and_calls_the_new_one():
+    with pytest.warns(DeprecationWarning, match="ShapedArray.short is now called str_short"):
+        assert _shape().short() == _shape().str_short()
+
+
+def test_former_parameter_warns_and_sets_the_new_one():
+    ir = importlib.import_module("lamina_ir")
+    program = ir.parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")
+    with pytest.warns(DeprecationWarning, match="program_cost: the parameter turns is now called iterations"):
+        assert ir.program_cost(program, turns=3) == ir.program_cost(program, iterations=3)

@@ -11,6 +11,7 @@ from lamina_ir import ClosedJaxpr, prims
 from lamina_ir.extend import wrap_in_checkpoint, exceeds_residual_budget
 from lamina_ir.typing import AxisName, Value
 from lamina_tracing.extend import StagingTrace, Tracer, bind, new_trace_level, eval_jaxpr, trace_state, stage
+from lamina_ir.layers import former_parameters
 
 from .jvp_trace import instantiate, run_jvp
 from .linearize import LinearProgram, LinearTrace, LinearTracer, linearize_flat
@@ -219,6 +220,7 @@ def pull_back(closed: ClosedJaxpr, linear: Sequence[bool], values: Sequence[Valu
     return program.backward(cts, allow_unreduced=allow_unreduced)
 
 
+@former_parameters(open="allow_unreduced")
 def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], active: tuple[bool, ...],
                       required: tuple[bool, ...] = (), out_varying_axes: tuple[frozenset[AxisName], ...] = (),
                       allow_unreduced: bool = False) -> TransposedProgram:

@@ -26,6 +26,7 @@ from .._core.jaxpr import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Sourc
 from .normalize import parse_aval, as_primitive, normalize_params
 from ..typing import Function, ParamValue, Params, Value
 from .._typing import DTypeSpec, Operand, TypeSpec
+from .._util.former_names import former_parameters
 
 __all__ = ["Builder", "build"]
 
@@ -62,6 +63,7 @@ class Builder(RegionBuilder):
       in (c,) }
     """
 
+    @former_parameters(instead_of="replacing")
     def __init__(self, *, replacing: Eqn | None = None) -> None:
         if replacing is not None and not isinstance(replacing, Eqn):
             raise TypeError(f"Builder: replacing must be an Eqn; got {short_repr(replacing)}")

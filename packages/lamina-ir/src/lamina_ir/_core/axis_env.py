@@ -20,6 +20,7 @@ from .._types.param_values import UnnamedAxis
 from .loop_context import AxisPosition, axis_positions
 from ..typing import AxisName, CacheKey
 from .._typing import AxisNames, IndexGroups
+from .._util.former_names import former_attributes
 
 __all__ = ["AxisEnv", "PROCESSES", "as_axis_name", "check_axis_name", "check_axis_names", "check_groups",
            "check_member_index", "check_permutation", "split_axis_names", "unbound_axis_error"]
@@ -39,6 +40,7 @@ class _Processes:
 PROCESSES = _Processes()
 
 
+@former_attributes(places="axis_positions", spare="idle_participants")
 class AxisEnv:
     """Names and sizes of the mapped axes around a program, outermost first. An inner name hides an equal outer one.
 

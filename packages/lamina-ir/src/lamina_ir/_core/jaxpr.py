@@ -18,6 +18,7 @@ from ..errors import ProgramError
 from .primitive import Primitive
 from .source_info import Source
 from ..typing import AxisName, CacheKey, Params, Value
+from .._util.former_names import former_attributes
 
 __all__ = ["Atom", "ClosedJaxpr", "DropVar", "Eqn", "Jaxpr", "Literal", "Source", "Var", "eqn_axis_names",
            "eqn_has_effects", "find_axis_names", "subprograms"]
@@ -242,6 +243,7 @@ def _not_lists(call: str = "Jaxpr", **given: object) -> TypeError:
     return TypeError(f"{call}: {name} must be a list; got {short_repr(value)}")
 
 
+@former_attributes(derived="memo_with_settings", forget="drop_memo", remembered="memo_keys")
 class ClosedJaxpr:
     """A `Jaxpr` with the values of its constvars. Compared by identity; see `alpha_equal`."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from inspect import unwrap
 
 from typing_extensions import override
 
@@ -14,6 +15,7 @@ from .region_signature import RegionSignature
 from ..typing import Function, Outputs, ParamValue, Params, Value
 from .._types.avals import ShapedArray
 from .._typing import Avals
+from .._util.former_names import former_attributes, former_parameters
 
 __all__ = ["Primitive", "get_primitive", "register_primitive", "set_bind"]
 
@@ -70,6 +72,8 @@ def _no_infer(*avals: ShapedArray, **params: ParamValue) -> Avals:
     """Default of `infer`: the type rule is set later, by `def_abstract_eval`."""
 
 
+@former_attributes(flow="region_signature", own_bind="custom_bind", own_impl="custom_impl",
+                   plainly_over="has_default_varying_axes", unsaid="undeclared_programs")
 class Primitive:
     """The facts about one primitive.
 
@@ -121,6 +125,7 @@ class Primitive:
                  "undeclared_programs", "varying_axes", "has_default_varying_axes", "custom_bind", "custom_impl",
                  "version", "__weakref__")
 
+    @former_parameters(flow="region_signature", over="varying_axes")
     def __init__(self, name: str, *, infer: Function = _no_infer, numpy: Function | None = None,
                  params: Sequence[str] = (), linear_in: Sequence[int] = (), bilinear_in: Sequence[int] = (),
                  family: str = "", multiple: bool = False, spec: str = "", elementwise: bool = False,
@@ -128,7 +133,7 @@ class Primitive:
                  effectful: bool = False, axis_params: Sequence[str] = (),
                  kinds: dict[str, str] | None = None, spmd: Function | None = None,
                  varying_axes: Function | None = None, version: int = 1) -> None:
-        _check_facts(locals(), Primitive.__init__.__kwdefaults__)  # type: ignore[arg-type]
+        _check_facts(locals(), unwrap(Primitive.__init__).__kwdefaults__)
         self.name = name
         self.params = tuple(params)
         self.infer: Function = _no_type_rule(name) if infer is _no_infer else infer

@@ -19,6 +19,7 @@ import typing_extensions  # `override` is also a method of `RuleTable`
 from ..config import generation
 from ..errors import MissingRuleError
 from .primitive import Primitive
+from .._util.former_names import former_attributes, former_parameters
 
 __all__ = ["RuleTable", "invalidate_caches", "list_rule_tables"]
 
@@ -113,6 +114,8 @@ def invalidate_caches() -> None:
         generation.set(_all.change_permanently())
 
 
+@former_attributes(covers="has_rule_or_reason", hole="declare_missing", holes="missing_rules", home="rules_folder",
+                   leads="leading_params", unasked="is_unread")
 class RuleTable(dict[Primitive, RuleFunction]):
     """Primitive -> rule. A hit costs as much as in a dict; a miss raises an error that names the file for the rule.
 
@@ -140,6 +143,7 @@ class RuleTable(dict[Primitive, RuleFunction]):
     lamina_ir.errors.MissingRuleError: price of `cos` has no rule; add a rule to shop/rows/elementwise.py (see ...
     """
 
+    @former_parameters(home="rules_folder", leads="leading_params")
     def __init__(self, name: str, rules_folder: str, *, leading_params: tuple[str, ...] = (),
                  default: Callable[[Primitive], RuleFunction | None] | None = None) -> None:
         super().__init__()

@@ -6,6 +6,8 @@ from types import CodeType
 
 from typing_extensions import override
 
+from .._util.former_names import former_attributes
+
 __all__ = ["Source"]
 
 
@@ -17,6 +19,7 @@ class _FileAndFunction(NamedTuple):
     co_name: str
 
 
+@former_attributes(at="from_line", inside="in_scope", like="replace")
 class Source:
     """The source of an equation: a code object and an instruction offset, converted to file and line on demand.
 

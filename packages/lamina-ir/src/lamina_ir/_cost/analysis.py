@@ -16,6 +16,7 @@ from .._types.dtypes import is_inexact
 from .._core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal
 
 from .._core.region_view import RegionView
+from .._util.former_names import former_parameters
 
 __all__ = ["cost_by_primitive", "eqn_cost", "program_cost"]
 
@@ -113,6 +114,7 @@ def _check_iterations(call: str, iterations: object) -> None:
                         f"{short_repr(iterations)}")
 
 
+@former_parameters(turns="iterations")
 def eqn_cost(eqn: Eqn, *, iterations: IterationCount = None) -> Cost:
     """Return the cost of one equation, including its nested programs.
 
@@ -132,6 +134,7 @@ def eqn_cost(eqn: Eqn, *, iterations: IterationCount = None) -> Cost:
     return _total(_cost_of_eqn(eqn, iterations))
 
 
+@former_parameters(turns="iterations")
 def program_cost(program: Jaxpr | ClosedJaxpr, *, iterations: IterationCount = None) -> Cost:
     """Return the cost of a whole program: the sum over its equations, times the iterations of the loops they are in.
 

@@ -8,6 +8,7 @@ from typing import Any
 from .._util.short_repr import short_repr
 from .._types.avals import ShapedArray
 from .._core.primitive import Primitive
+from .._util.former_names import former_attributes
 
 
 __all__ = ["Cost", "CostRules", "cost_rules", "transfer_cost"]
@@ -16,6 +17,7 @@ Avals = Sequence[ShapedArray]
 CostRule = Callable[..., Any] | str | tuple[str, Callable[..., int]]
 
 
+@former_attributes(holes="uncounted")
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cost:
     """Operation counts and memory traffic. Costs can be added, and multiplied by a repetition count.
@@ -85,6 +87,7 @@ def _names_program(rule: object, op: Primitive) -> bool:
     return isinstance(param, str) and param in op.params
 
 
+@former_attributes(hole="declare_missing", holes="missing_rules")
 class CostRules(dict[Primitive, CostRule]):
     """Primitive -> cost rule. Primitives with a region signature need none: their cost is that of their programs.
 

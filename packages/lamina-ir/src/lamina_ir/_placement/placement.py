@@ -34,11 +34,14 @@ from .shard_map_mesh import mesh_to_tiles, find_shard_maps
 from .._core.jaxpr import Atom, ClosedJaxpr, Eqn, Literal
 from .tiles import Tiles, make_tiles
 from ..typing import AxisName, Device
+from .._util.former_names import former_attributes
 
 __all__ = ["Grid", "Placement", "count_devices", "global_axis_size", "infer_arg_tiles", "place_map", "single_map_eqn"]
 
 
 # --- a program ----------------------------------------------------------------------------------------------------
+@former_attributes(face="local_devices", here="visible_devices", ins="in_tiles", members="one_member_per_device",
+                   outs="out_tiles", rows="local_members")
 class Placement(NamedTuple):
     """The assignment of a program to devices.
 
@@ -126,6 +129,8 @@ def global_axis_size(e: Eqn) -> int:
     return int(e.params["global_axis_size"] or e.params["axis_size"])
 
 
+@former_attributes(along="from_axes", spelled="axes_from_tiles", take="allocate_axes", tiles="tiles_from_axes",
+                   width="count_devices")
 class Grid:
     """A mesh of devices with axes of prime size, so that each map, and each split of an argument, uses complete axes.
 

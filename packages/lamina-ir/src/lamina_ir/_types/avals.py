@@ -18,12 +18,15 @@ from ..errors import DTypeError, ShapeError, UnboundAxisError
 from .param_values import format_param
 from ..typing import AxisName, Sharding, Value
 from .._typing import DTypeSpec, ShapeSpec
+from .._util.former_names import former_attributes
 
 __all__ = ["ShapeDtypeStruct", "ShapedArray", "aval_of", "register_aval", "set_axis_size_reader", "shaped"]
 
 Axes = frozenset[Any]
 
 
+@former_attributes(differing="with_varying_axes", long="str_long", over="varying_axes", short="str_short",
+                   strong="strip_weak_type")
 class ShapedArray:
     """Shape, dtype, weak type and varying axes of an array. Immutable; compared by value.
 

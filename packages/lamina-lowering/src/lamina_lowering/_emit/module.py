@@ -23,6 +23,7 @@ from lamina_ir.extend import (
 from lamina_ir.typing import CacheKey, Function, Value
 from lamina_ir.extend.unchecked import find_shard_maps, lower_keys, single_map_eqn, thread_iteration_counters
 from typing_extensions import override
+from lamina_ir.layers import former_attributes
 
 from .. import _jaxlib
 from . import formats, mlir_context, rule_tables
@@ -44,6 +45,7 @@ _T = TypeVar("_T")
 _primitive_of, _source_of = attrgetter("primitive"), attrgetter("source")
 
 
+@former_attributes(kept_args="used_args", given_to="compile_with")
 class Lowered:
     """A lowered program.
 

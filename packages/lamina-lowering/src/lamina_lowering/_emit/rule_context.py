@@ -12,6 +12,7 @@ import numpy as np
 
 from lamina_ir import Atom, AxisEnv, ClosedJaxpr, Eqn, Jaxpr, Literal, ShapedArray, ShapeError, dtypes, shaped
 from lamina_ir.typing import CacheKey, Value
+from lamina_ir.layers import former_attributes
 
 from .source_map import scoped_name
 from .._typing import AttributeValue, IrAttribute, IrInsertionPoint, IrRegion, IrType, IrValue, ModuleBuilder, OpResults
@@ -37,6 +38,8 @@ class Region:
         self.terminator = terminator
 
 
+@former_attributes(around="parent_number", local="is_unpartitioned", named="scoped_name",
+                   of_participant="participant_entry", of_this="local_participant_entry")
 class Context:
     """Emits one function body. It is the first argument of every lowering rule; rules only call its methods.
 

@@ -14,6 +14,7 @@ from lamina_ir.extend import Tiles
 from lamina_parallel import Mesh
 from lamina_ir.typing import Device
 from typing_extensions import override
+from lamina_ir.layers import former_attributes
 
 from .._sharding import drawing
 from .hlo_collectives import CollectiveInstruction
@@ -24,6 +25,7 @@ _MAX_LINES = 16  # per section of the text; further entries are only counted
 _MAX_DRAWN = 12  # arguments or results in a drawing
 
 
+@former_attributes(over="mesh_axes", turns="iterations", within="vector_size", of="map_name")
 class AxisPlan(NamedTuple):
     """How an axis of a map is executed.
 
@@ -55,6 +57,7 @@ class AxisPlan(NamedTuple):
         return f"{self.name!r}\t{self.size}\t= {' x '.join(parts)}\t({self.map_name})"
 
 
+@former_attributes(turns="iterations", carried="carry_bytes", kept="output_bytes")
 class PhasePlan(NamedTuple):
     """A loop over a serial axis, between two collectives over that axis.
 
@@ -79,6 +82,7 @@ class PhasePlan(NamedTuple):
                 f"outputs {format_bytes(self.output_bytes)}\t{self.line}")
 
 
+@former_attributes(copied="replicated_axes", read="is_used", lies="describe_sharding")
 class ArrayPlan(NamedTuple):
     """The sharding of an argument or a result.
 
@@ -147,6 +151,7 @@ class ArrayPlan(NamedTuple):
                 f"{self.describe_sharding()}{'' if self.is_used else ' (unused)'}")
 
 
+@former_attributes(over="mesh_axes", move="instruction", sent="bytes_sent")
 class CollectivePlan(NamedTuple):
     """A collective, over devices or within each device.
 
@@ -219,6 +224,7 @@ class MemoryPlan(NamedTuple):
                 f"{format_bytes(self.results)}{shared} + temporaries {format_bytes(self.temporaries)}")
 
 
+@former_attributes(sent="bytes_sent")
 class Plan(NamedTuple):
     """How a call runs. Prints as text; in a notebook it shows text and a drawing.
 
