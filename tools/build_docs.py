@@ -89,10 +89,10 @@ def settings_page() -> str:
 def coverage_page() -> str:
     """Return the page that counts the public names of JAX 0.4.30 that exist, and lists the calls that differ."""
     sys.path.insert(0, str(PUBLIC_API_TESTS))
-    from test_call_forms import OTHERWISE
-    from test_core_names import looked_up
+    from test_call_forms import DIFFERENT
+    from test_core_names import look_up_all
     holders: dict[str, list[tuple[str, bool]]] = {}
-    for path, name, there in looked_up():
+    for path, name, there in look_up_all():
         holders.setdefault(f"lamina.{path}".rstrip("."), []).append((name or "the module", there == "yes"))
     lines = ["# Coverage", "", "Generated from the live package and `tests/public_api/core_names.tsv`, which lists the public "
              "names of the stable modules of JAX 0.4.30 and the members of their classes.", "",
@@ -102,7 +102,7 @@ def coverage_page() -> str:
         lines.append(f"| `{path}` | {len(names)} | {len(names) - len(missing)} | "
                      f"{'all' if len(missing) == len(names) else ', '.join(missing)} |")
     lines += ["", "## Calls that differ", "", "Generated from `test_call_forms.py`, which runs them (`J` is an array).", "",
-              *table("call", "reason"), *(f"| `{call}` | {reason} |" for call, reason in OTHERWISE.items()), ""]
+              *table("call", "reason"), *(f"| `{call}` | {reason} |" for call, reason in DIFFERENT.items()), ""]
     return "\n".join(lines)
 
 

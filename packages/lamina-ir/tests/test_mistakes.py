@@ -111,6 +111,7 @@ UNTRIED = {
     "messages whose arguments come from the library": {"require_versions", "key_reuse_error"},
     "called for every result of every primitive": {"cast_result"},
     "does not check types, for speed": {"make_evaluator"},
+    "called when a module is imported, with its own texts": {"docstring_entries", "fill_docstring"},
     "documents its errors; load_treedefs calls it": {"treedef_from_json"},
 }
 # The result of a function argument is not checked; its consequences are the caller's.

@@ -1,8 +1,7 @@
 """Programs as NumPy source text: a function of Python per program, a line per equation.
 
 A primitive with an equivalent NumPy function is written with it (`v2 = np.sin(v1)`). The others use their NumPy
-implementation in lamina_ir (`v3 = op("cumsum", v2, **P[0])`), so none is missing. Nested programs are separate
-functions, each written once. The text needs only numpy, lamina-ir and `P`, the params it refers to.
+implementation in lamina_ir (`v3 = op("cumsum", v2, **P[0])`). Nested programs are separate functions, written once.
 """
 from __future__ import annotations
 

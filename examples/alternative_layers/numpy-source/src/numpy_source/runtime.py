@@ -21,8 +21,7 @@ __contract__ = 1
 __version__ = "0.1.0"
 accepts = frozenset(("numpy-source",))
 Array = HostArray
-devices_asked = config.Option("num_cpu_devices", int(os.environ.get("LAMINA_NUM_CPU_DEVICES", "1")),
-                              help="the number of nominal devices; all of them are this process")
+devices_asked = config.Option("num_cpu_devices", int(os.environ.get("LAMINA_NUM_CPU_DEVICES", "1")), help="nominal devices")
 config.Option("platforms", None, kind=str, help="ignored: programs always run in this process")
 
 
