@@ -5,7 +5,7 @@ import pickle
 import pytest
 from lamina_export import InconclusiveDimensionOperation, SymbolicScope, is_symbolic_dim, symbolic_args_specs, symbolic_shape
 from lamina_export.symbolic_dim import evaluate
-from lamina_export.symbolic_scope import parsed
+from lamina_export.symbolic_scope import parse_dim
 
 EXPRESSIONS = ["a + b", "a - b", "2*a + 3 - a", "a*b - b*a + 1", "(a + 1)*(b - 2)", "a^3 - a", "-a + 7", "floordiv(a*b + 3, 4)",
                "mod(2*a + b, 5)", "max(a, b) - min(a, b)", "floordiv(6*a + 4, 2)", "mod(8*a + b, 4)", "max(a, 0)", "mod(-a, 8)"]
@@ -14,11 +14,11 @@ EXPRESSIONS = ["a + b", "a - b", "2*a + 3 - a", "a*b - b*a + 1", "(a + 1)*(b - 2
 @pytest.mark.parametrize("text", EXPRESSIONS)
 def test_parsed_size_evaluates_as_its_text(text):
     scope = SymbolicScope()
-    size = parsed(text, scope)
+    size = parse_dim(text, scope)
     names = {"floordiv": lambda x, y: x // y, "mod": lambda x, y: x % y, "max": max, "min": min}
     for values in ({"a": 1, "b": 1}, {"a": 5, "b": 3}, {"a": 2, "b": 17}):
         assert evaluate(size, values) == eval(text.replace("^", "**"), names, dict(values))
-    again = parsed(str(size), scope)
+    again = parse_dim(str(size), scope)
     assert again == size and hash(again) == hash(size) and str(again) == str(size)
 
 

@@ -5,13 +5,13 @@ import pytest
 from lamina_autodiff import grad
 from lamina_batching import vmap
 from lamina_export import DisabledSafetyCheck, SymbolicScope, deserialize, export, symbolic_shape
-from lamina_export.shape_polymorphism import family_of
-from lamina_export.fit_dim_expressions import Fit, samples_needed
+from lamina_export.shape_polymorphism import make_family
+from lamina_export.fit_dim_expressions import Fit, count_samples
 from lamina_ir import ShapeDtypeStruct
 from lamina_tracing import jit, lax
 
 
-def exported(f, *shapes, constraints=(), dtype="float32", **more):
+def export_symbolic(f, *shapes, constraints=(), dtype="float32", **more):
     scope = SymbolicScope(constraints)
     return export(jit(f), **more)(*[ShapeDtypeStruct(symbolic_shape(s, scope=scope), dtype) for s in shapes])
 
@@ -48,7 +48,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_exported_function_matches_original_at_each_size(name):
     f, shapes, *rest = CASES[name]
-    e = deserialize(exported(f, *shapes, constraints=rest[0] if rest else ()).serialize())
+    e = deserialize(export_symbolic(f, *shapes, constraints=rest[0] if rest else ()).serialize())
     assert e.uses_global_constants
     draw = np.random.RandomState(0)
     for base in (1, 2, 3, 6):
@@ -66,8 +66,8 @@ def leaves(x):
 
 
 def test_types_have_symbolic_sizes():
-    e = exported(lambda x, k: lax.conv_general_dilated(x, k, (2, 2), "VALID"), "n, 1, h, w", "2, 1, 3, 3",
-                 constraints=["h >= 3", "w >= 3"])
+    e = export_symbolic(lambda x, k: lax.conv_general_dilated(x, k, (2, 2), "VALID"), "n, 1, h, w", "2, 1, 3, 3",
+                        constraints=["h >= 3", "w >= 3"])
     assert [a.str_long() for a in e.out_avals] == ["float32[n,2,floordiv(h - 1, 2),floordiv(w - 1, 2)]"]
     assert e.in_avals[0].shape[0].scope is e.in_avals[0].shape[2].scope
     again = deserialize(e.serialize())
@@ -75,7 +75,7 @@ def test_types_have_symbolic_sizes():
 
 
 def test_vjp_has_symbolic_sizes():
-    e = exported(lambda x, w: lnp.sin(x @ w).mean(), "a, b", "b")
+    e = export_symbolic(lambda x, w: lnp.sin(x @ w).mean(), "a, b", "b")
     for e in (e, deserialize(e.serialize(vjp_order=2))):
         v = e.vjp()
         assert [a.str_long() for a in v.in_avals] == ["float32[a,b]", "float32[b]", "float32[]"]
@@ -88,12 +88,12 @@ def test_vjp_has_symbolic_sizes():
         assert len(v.vjp().out_avals) == 3
 
 
-def by_size(x):
+def branch_on_size(x):
     return x if x.shape[0] > 5 else 2 * x
 
 
 @pytest.mark.parametrize("f, shapes, words", [
-    (by_size, ["a"], "at a = 1 it does other operations.*constraints"),
+    (branch_on_size, ["a"], "at a = 1 it does other operations.*constraints"),
     (lambda x: x if x.shape[0] != 1025 else -x, ["a"], "at a = 1025"),
     (lambda x: x + x if x.shape[0] % 2 else x * 2, ["a"], "not one program for all sizes of a"),
     (lambda x: x * np.arange(x.shape[0], dtype=np.float32), ["a"], "an array that it holds as a constant"),
@@ -105,22 +105,23 @@ def by_size(x):
 ])
 def test_function_whose_program_depends_on_size_is_refused(f, shapes, words):
     with pytest.raises(ValueError, match=words):
-        exported(f, *shapes)
+        export_symbolic(f, *shapes)
 
 
 def test_constraints_exclude_sizes_with_another_program():
-    e = exported(by_size, "a", constraints=["a >= 6"])
+    e = export_symbolic(branch_on_size, "a", constraints=["a >= 6"])
     assert np.array_equal(e.call(np.ones(6, np.float32)), np.ones(6))
     with pytest.raises(ValueError, match=r"must keep a >= 6. a = 5 is given by size 0 of args\[0\]"):
         e.call(np.ones(5, np.float32))
-    e = exported(by_size, "a", constraints=["a >= 6"], disabled_checks=[DisabledSafetyCheck.shape_assertions()])
+    e = export_symbolic(branch_on_size, "a", constraints=["a >= 6"],
+                        disabled_checks=[DisabledSafetyCheck.shape_assertions()])
     assert np.array_equal(e.call(np.ones(5, np.float32)), np.ones(5))
     with pytest.raises(ValueError, match="no size"):
-        exported(by_size, "a", constraints=["a >= 6", "mod(a, 4) == 1", "mod(a, 4) == 2"])
+        export_symbolic(branch_on_size, "a", constraints=["a >= 6", "mod(a, 4) == 1", "mod(a, 4) == 2"])
 
 
 def test_sizes_are_computed_from_arguments():
-    e = exported(lambda x, y: x.sum() + y.sum(), "2*c + d, c", "d*c", constraints=["c >= 3"])
+    e = export_symbolic(lambda x, y: x.sum() + y.sum(), "2*c + d, c", "d*c", constraints=["c >= 3"])
     assert e.call(np.ones((10, 3), np.float32), np.ones(12, np.float32)) == 42
     for shapes, words in [(((10, 2), (12,)), "must keep c >= 3"), (((10, 3), (11,)), r"size 0 of args\[1\], float32\[11\], "
                                                                                      r"must be c\*d = 12"),
@@ -128,11 +129,11 @@ def test_sizes_are_computed_from_arguments():
         with pytest.raises(ValueError, match=words):
             e.call(*[np.ones(s, np.float32) for s in shapes])
     with pytest.raises(ValueError, match="is that for no int c"):
-        exported(lambda x: x, "2*c").call(np.ones(3, np.float32))
+        export_symbolic(lambda x: x, "2*c").call(np.ones(3, np.float32))
 
 
 def test_at_sizes_has_a_module():
-    e = exported(lambda x: x * 2, "a, b")
+    e = export_symbolic(lambda x: x * 2, "a, b")
     with pytest.raises(ValueError, match="symbolic, and a module is of one choice"):
         e.mlir_module()
     one = e.at_sizes(a=2, b=3)
@@ -158,14 +159,14 @@ def test_scopes_and_static_arguments():
                                   "floordiv(a, 2)*b", "floordiv(a^2 - a, 2)", "floordiv(a + b, 2)", "floordiv(3*a, 4)"])
 def test_size_expressions_are_found_from_samples(text):
     from lamina_export.symbolic_dim import evaluate
-    from lamina_export.symbolic_scope import parsed
+    from lamina_export.symbolic_scope import parse_dim
     import random
     names = [n for n in "abc" if n in text.replace("mod", "").replace("floordiv", "")]
     draw, scope = random.Random(3), SymbolicScope()
-    samples = [{n: draw.randrange(20, 200) for n in names} for _ in range(samples_needed(len(names)) + 20)]
-    e = parsed(text, scope)
-    found = Fit(samples, scope).whole([evaluate(e, s) for s in samples])
+    samples = [{n: draw.randrange(20, 200) for n in names} for _ in range(count_samples(len(names)) + 20)]
+    e = parse_dim(text, scope)
+    found = Fit(samples, scope).fit_ints([evaluate(e, s) for s in samples])
     for values in ({"a": 1, "b": 1, "c": 1}, {"a": 7, "b": 2, "c": 3}, {"a": 1000, "b": 31, "c": 5}):
         assert evaluate(found, values) == evaluate(e, values)
-    assert Fit(samples, scope).whole([hash((i, "nothing")) % 1000 for i in range(len(samples))]) is None
-    assert family_of.__module__ == "lamina_export.shape_polymorphism"
+    assert Fit(samples, scope).fit_ints([hash((i, "nothing")) % 1000 for i in range(len(samples))]) is None
+    assert make_family.__module__ == "lamina_export.shape_polymorphism"

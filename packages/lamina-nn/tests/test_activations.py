@@ -59,23 +59,23 @@ ROWS = {
 KEEP_INTEGERS = {"relu", "hard_tanh"}
 
 
-def same(got, want, rtol=3e-6, atol=1e-9):
+def assert_close(got, want, rtol=3e-6, atol=1e-9):
     np.testing.assert_allclose(np.asarray(got, np.float64), want, rtol=rtol, atol=atol)
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_values_and_derivatives(name):
     values, derivatives = ROWS[name]
-    same(getattr(nn, name)(POINTS), values, 3e-5 if name == "gelu" else 3e-6)  # 1 + tanh loses digits
-    same(vmap(grad(getattr(nn, name)))(POINTS), derivatives, 1e-4, 3e-7)
+    assert_close(getattr(nn, name)(POINTS), values, 3e-5 if name == "gelu" else 3e-6)  # 1 + tanh loses digits
+    assert_close(vmap(grad(getattr(nn, name)))(POINTS), derivatives, 1e-4, 3e-7)
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_derivatives_of_higher_order_are_those_of_the_derivative(name):
     x = np.array([-2.2, -0.7, 0.4, 2.6], np.float32)  # between corners
     derivative, h = grad(getattr(nn, name)), np.float32(1e-2)
-    same(vmap(grad(derivative))(x), (vmap(derivative)(x + h) - vmap(derivative)(x - h)) / (2 * h), 2e-3
-         if name != "log1mexp" else 2e-2)
+    assert_close(vmap(grad(derivative))(x), (vmap(derivative)(x + h) - vmap(derivative)(x - h)) / (2 * h), 2e-3
+                 if name != "log1mexp" else 2e-2)
 
 
 def test_second_derivatives_of_smooth_functions_at_zero():
@@ -94,7 +94,7 @@ def test_dtypes(name, dtype):
     whole = x.dtype.kind in "biu"
     assert str(y.dtype) == ("float32" if whole and name not in KEEP_INTEGERS else "int32" if dtype == "bool" else dtype)
     if not whole:
-        same(y, np.asarray(getattr(nn, name)(x.astype(np.float32))), 2e-2)
+        assert_close(y, np.asarray(getattr(nn, name)(x.astype(np.float32))), 2e-2)
 
 
 def test_python_numbers_stay_weak():
@@ -111,21 +111,22 @@ def test_64_bits():
 
 
 def test_parameters():
-    same(nn.elu(np.array([-1., 2.]), 2.0), [-1.264241, 2.0])
-    same(nn.elu(np.array([-1., -1.]), np.array([2., 1.])), [-1.264241, -0.6321206])
-    same(nn.celu(np.array([-1., 2.]), 2.0), [-0.7869387, 2.0])
-    same(nn.leaky_relu(np.array([-1., 2.]), 0.2), [-0.2, 2.0])
-    same(nn.squareplus(np.array([-1., 0., 2.]), 0), [0., 0., 2.])
-    same(nn.gelu(np.array([-20., -5., -3., 2.]), approximate=False), [0.0, -1.433258e-6, -4.049694e-3, 1.9544997], 1e-5)
+    assert_close(nn.elu(np.array([-1., 2.]), 2.0), [-1.264241, 2.0])
+    assert_close(nn.elu(np.array([-1., -1.]), np.array([2., 1.])), [-1.264241, -0.6321206])
+    assert_close(nn.celu(np.array([-1., 2.]), 2.0), [-0.7869387, 2.0])
+    assert_close(nn.leaky_relu(np.array([-1., 2.]), 0.2), [-0.2, 2.0])
+    assert_close(nn.squareplus(np.array([-1., 0., 2.]), 0), [0., 0., 2.])
+    assert_close(nn.gelu(np.array([-20., -5., -3., 2.]), approximate=False),
+                 [0.0, -1.433258e-6, -4.049694e-3, 1.9544997], 1e-5)
     for name, other in (nn.swish, nn.silu), (nn.hard_swish, nn.hard_silu):  # errors of each in its own name
-        same(name(np.array([-1., 0., 2.])), other(np.array([-1., 0., 2.])))
+        assert_close(name(np.array([-1., 0., 2.])), other(np.array([-1., 0., 2.])))
     assert nn.swish.__name__ == "swish"
 
 
 def test_glu_halves_an_axis():
     x = np.arange(24, dtype=np.float32).reshape(2, 6, 2)
-    same(nn.glu(x, 1), x[:, :3] / (1 + np.exp(-x[:, 3:])))
-    same(nn.glu(x), x[..., :1] / (1 + np.exp(-x[..., 1:])))
+    assert_close(nn.glu(x, 1), x[:, :3] / (1 + np.exp(-x[:, 3:])))
+    assert_close(nn.glu(x), x[..., :1] / (1 + np.exp(-x[..., 1:])))
     with pytest.raises(ShapeError, match=r"glu: axis 0 must have an even length, to be halved; got float32\[3\]"):
         nn.glu(np.zeros(3, np.float32), 0)
     with pytest.raises(ShapeError, match="glu: axis 3 is out of range for an array with 3 axes"):

@@ -14,8 +14,8 @@ Q, K, V = (RNG.normal(size=(B, n, N, H)).astype(np.float32) for n in (T, S, S))
 BIAS, MASK = RNG.normal(size=(1, N, T, S)).astype(np.float32), RNG.random((B, 1, T, S)) > 0.4
 
 
-def by_numpy(q, k, v, bias=0, mask=True, scale=H ** -0.5, is_causal=False, query_seq_lengths=None,
-             key_value_seq_lengths=None, local_window_size=None):
+def compute_with_numpy(q, k, v, bias=0, mask=True, scale=H ** -0.5, is_causal=False, query_seq_lengths=None,
+                       key_value_seq_lengths=None, local_window_size=None):
     """In 64 bits, with a loop over each head and query."""
     q, k, v = (x.astype(np.float64) for x in (q, k, v))
     bias, mask = (np.broadcast_to(x, (B, N, T, S)) for x in (bias, mask))
@@ -44,7 +44,7 @@ CASES = [{}, {"is_causal": True}, {"scale": 0.3}, {"bias": BIAS}, {"bias": BIAS[
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case) or "plain")
 def test_values(case, groups):
     k, v = K[:, :, :groups], V[:, :, :groups]
-    want, sums = by_numpy(Q, k, v, **case)
+    want, sums = compute_with_numpy(Q, k, v, **case)
     got, found = nn.dot_product_attention(Q, k, v, return_residual=True, **case)
     np.testing.assert_allclose(got, want, 2e-5, 2e-6)
     if np.abs(found).max() < 1e30:  # elsewhere there is a query without keys

@@ -24,44 +24,44 @@ CASES = [(f, axis, spread) for table, spread in ((REDUCTIONS, True), (KEEP, Fals
          for axis in ("b", ("b", 0), (-1, "b"), ("b", 0, 1))]
 
 
-def shifted(axis):
+def shift_axis(axis):
     if isinstance(axis, tuple):
-        return tuple(shifted(a) for a in axis)
+        return tuple(shift_axis(a) for a in axis)
     return 0 if axis == "b" else axis if axis < 0 else axis + 1
 
 
-def same(got, want):
+def assert_close(got, want):
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
 
 
-def whole(f, axis, spread):
+def apply_to_whole(f, axis, spread):
     """The positional program on all positions."""
     def run(x):
-        y = f(x, shifted(axis))
+        y = f(x, shift_axis(axis))
         return lnp.broadcast_to(y, (N, *y.shape)) if spread else y
     return run
 
 
 @pytest.mark.parametrize("f, axis, spread", CASES)
 def test_a_name_is_the_axis_it_maps(f, axis, spread):
-    named, positional = vmap(lambda x: f(x, axis), axis_name="b"), whole(f, axis, spread)
+    named, positional = vmap(lambda x: f(x, axis), axis_name="b"), apply_to_whole(f, axis, spread)
     want = positional(X)
-    same(named(X), want)
+    assert_close(named(X), want)
     weights = np.cos(np.arange(want.size, dtype=np.float32)).reshape(want.shape)
-    same(grad(lambda x: (named(x) * weights).sum())(X), grad(lambda x: (positional(x) * weights).sum())(X))
-    same(jvp(named, (X,), (np.sin(X),))[1], jvp(positional, (X,), (np.sin(X),))[1])
+    assert_close(grad(lambda x: (named(x) * weights).sum())(X), grad(lambda x: (positional(x) * weights).sum())(X))
+    assert_close(jvp(named, (X,), (np.sin(X),))[1], jvp(positional, (X,), (np.sin(X),))[1])
 
 
 @pytest.mark.parametrize("f, axis, spread", CASES)
 def test_a_value_without_the_name_is_the_same_at_each_position(f, axis, spread):
     got = vmap(lambda k: (k, f(lnp.asarray(X[0]), axis))[1], axis_name="b", out_axes=0)(np.arange(N))
-    same(got, whole(f, axis, spread)(np.stack([X[0]] * N)))
+    assert_close(got, apply_to_whole(f, axis, spread)(np.stack([X[0]] * N)))
 
 
 def test_one_hot_along_a_name_is_each_positions_place():
     classes = np.array([2, 0, 3])
     got = vmap(lambda k: (k, nn.one_hot(classes, N, axis="b"))[1], axis_name="b", out_axes=0)(np.arange(N))
-    same(got, np.moveaxis(np.eye(N)[classes], -1, 0))
+    assert_close(got, np.moveaxis(np.eye(N)[classes], -1, 0))
 
 
 def test_glu_takes_positional_axes_only():

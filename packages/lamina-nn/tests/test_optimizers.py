@@ -18,7 +18,7 @@ from lamina_nn import optimizers
 NUMBERS = json.loads(Path(__file__).with_name("optimizer_numbers.json").read_text())
 
 
-def made(O):
+def make_optimizers(O):
     """Name -> optimizer, of a module like `optimizers`."""
     exponential, pieces = O.exponential_decay(.1, 10, .9), O.piecewise_constant([1, 3], [.1, .05, .01])
     return {
@@ -32,7 +32,7 @@ def made(O):
         "adamax, others": O.adamax(lambda i: .1 / (i + 1), .8, .9, .1), "sm3": O.sm3(.1), "sm3, others": O.sm3(pieces, .3)}
 
 
-def given(dtype="float32"):
+def make_parameters(dtype="float32"):
     """Parameters, and gradients of five steps; some are 0."""
     rng = np.random.default_rng(0)
 
@@ -45,7 +45,7 @@ def given(dtype="float32"):
     return params, gradients
 
 
-def after(optimizer, params, gradients):
+def run_steps(optimizer, params, gradients):
     init, update, get_params = optimizer
     state = init(params)
     for i, g in enumerate(gradients):
@@ -57,11 +57,11 @@ def numbers_of(tree):
     return np.concatenate([np.asarray(x, np.float64).ravel() for x in trees.tree_leaves(tree)])
 
 
-@pytest.mark.parametrize("name", made(optimizers))
+@pytest.mark.parametrize("name", make_optimizers(optimizers))
 def test_frozen_steps(name):
-    optimizer = made(optimizers)[name]
-    params, gradients = given()
-    got = after(optimizer, params, gradients)
+    optimizer = make_optimizers(optimizers)[name]
+    params, gradients = make_parameters()
+    got = run_steps(optimizer, params, gradients)
     np.testing.assert_allclose(numbers_of(got), NUMBERS[name], rtol=1e-5, atol=2e-6)
     assert [x.dtype for x in trees.tree_leaves(got)] == [np.float32] * 3
 
@@ -78,13 +78,13 @@ def test_frozen_steps(name):
     np.testing.assert_allclose(both["a"][0], get_params(update(0, gradients[0], init(params)))["a"], atol=1e-6)
 
 
-@pytest.mark.parametrize("name", made(optimizers))
+@pytest.mark.parametrize("name", make_optimizers(optimizers))
 def test_a_quadratic_gets_smaller(name):
-    init, update, get_params = made(optimizers)[name]
+    init, update, get_params = make_optimizers(optimizers)[name]
 
     def loss(p):
         return sum(((x - 0.5) ** 2).sum() for x in trees.tree_leaves(p))
-    state = init(given()[0])
+    state = init(make_parameters()[0])
     first = loss(get_params(state))
     step = jit(lambda i, state: update(i, grad(loss)(get_params(state)), state))
     for i in range(10):
@@ -93,19 +93,19 @@ def test_a_quadratic_gets_smaller(name):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("name", made(optimizers))
+@pytest.mark.parametrize("name", make_optimizers(optimizers))
 def test_half_precision(name, dtype):
-    params, gradients = given(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
-    got = after(made(optimizers)[name], *trees.tree_map(lnp.asarray, (params, gradients)))
+    params, gradients = make_parameters(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    got = run_steps(make_optimizers(optimizers)[name], *trees.tree_map(lnp.asarray, (params, gradients)))
     np.testing.assert_allclose(numbers_of(got), NUMBERS[name], atol=0.05 if dtype == "bfloat16" else 6e-3)
     if "pieces" not in name and name not in ("rmsprop_momentum, others", "sm3, others"):  # steps of these are of float32
         assert {str(x.dtype) for x in trees.tree_leaves(got)} == {dtype}
 
 
 def test_strict_settings():
-    params, gradients = trees.tree_map(lnp.asarray, given())
+    params, gradients = trees.tree_map(lnp.asarray, make_parameters())
     with lamina_tracing.numpy_rank_promotion("raise"), lamina_tracing.numpy_dtype_promotion("strict"):
-        for name, (init, update, get_params) in made(optimizers).items():
+        for name, (init, update, get_params) in make_optimizers(optimizers).items():
             if ", " not in name:
                 got = get_params(jit(update)(lnp.int32(3), gradients[0], init(params)))
                 assert {x.dtype for x in trees.tree_leaves(got)} == {np.dtype(np.float32)}, name
@@ -114,14 +114,14 @@ def test_strict_settings():
 
 def test_derivatives_pass_through_training():
     def last(size):
-        return after(optimizers.adam(size), np.ones(3, np.float32), [np.float32([1, 2, -3])] * 3).sum()
+        return run_steps(optimizers.adam(size), np.ones(3, np.float32), [np.float32([1, 2, -3])] * 3).sum()
     assert abs(grad(last)(0.1) + 3) < 1e-4  # steps of adam are of the size's length where the gradient stays
-    hand = grad(lambda size: after(optimizers.momentum(size, 0.5), 1.0, [1.0, 1.0]))(0.1)
+    hand = grad(lambda size: run_steps(optimizers.momentum(size, 0.5), 1.0, [1.0, 1.0]))(0.1)
     assert abs(hand + 2.5) < 1e-6
 
 
 def test_states():
-    params, gradients = given()
+    params, gradients = make_parameters()
     adam = optimizers.adam(0.1)
     assert isinstance(adam, optimizers.Optimizer) and adam._fields == ("init_fn", "update_fn", "params_fn")
     state = adam.update_fn(0, gradients[0], adam.init_fn(params))

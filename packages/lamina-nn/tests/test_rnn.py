@@ -24,7 +24,7 @@ def digest(x):
     return float((x * np.cos(np.arange(x.size))).sum())
 
 
-def given(sizes, random):
+def make_inputs(sizes, random):
     """x, h_0, c_0 for two sequences of length 5."""
     x = random.normal(random.PRNGKey(1), (2, 5, sizes[0]))
     h = random.normal(random.PRNGKey(5), (sizes[2] * (2 if sizes[3] else 1), 2, sizes[1]))
@@ -38,7 +38,7 @@ def run(weights, x, h, c, lengths, sizes):
 @pytest.mark.parametrize("sizes, lengths", CASES)
 def test_frozen_numbers(sizes, lengths):
     weights = rnn.init_lstm_weight(random.PRNGKey(3), *sizes)
-    start = given(sizes, random)
+    start = make_inputs(sizes, random)
     want = NUMBERS[str((sizes, lengths))]
     got = run(weights, *start, lengths, sizes)
     by_parts = rnn.lstm_ref(*start, *rnn.unpack_lstm_weights(weights, *sizes), np.array(lengths), *sizes[:3], 0.0, sizes[3])
@@ -61,7 +61,7 @@ def test_layout_of_weights():
 def test_elements_after_the_end_of_a_sequence_are_not_read():
     sizes, lengths = (3, 4, 2, True), (5, 2)
     weights = rnn.init_lstm_weight(random.PRNGKey(3), *sizes)
-    x, h, c = (np.asarray(v) for v in given(sizes, random))
+    x, h, c = (np.asarray(v) for v in make_inputs(sizes, random))
     bad = x.copy()
     bad[1, 2:] = np.nan
     y, last_h, last_c = run(weights, bad, h, c, lengths, sizes)
@@ -76,7 +76,7 @@ def test_elements_after_the_end_of_a_sequence_are_not_read():
 def test_a_sequence_of_no_length_leaves_the_state():
     sizes = (3, 4, 1, True)
     weights = rnn.init_lstm_weight(random.PRNGKey(3), *sizes)
-    x, h, c = given(sizes, random)
+    x, h, c = make_inputs(sizes, random)
     y, last_h, last_c = run(weights, x, h, c, (0, 9), sizes)
     assert not np.asarray(y[0]).any() and (last_h[:, 0] == h[:, 0]).all() and (last_c[:, 0] == c[:, 0]).all()
     np.testing.assert_allclose(y[1], run(weights, x, h, c, (0, 5), sizes)[0][1], atol=1e-6)
@@ -85,7 +85,7 @@ def test_a_sequence_of_no_length_leaves_the_state():
 def test_derivatives_maps_and_programs():
     sizes, lengths = (2, 3, 1, True), (3, 2)
     weights = rnn.init_lstm_weight(random.PRNGKey(3), *sizes)
-    x, h, c = given(sizes, random)
+    x, h, c = make_inputs(sizes, random)
     x = x[:, :3]
     check_grads(lambda *args: run(*args, lengths, sizes), (weights, x, h, c), order=2, atol=5e-2, rtol=5e-2)
     apart = vmap(lambda x: run(weights, x, h, c, lengths, sizes)[0])(np.stack([x, 2 * x]))

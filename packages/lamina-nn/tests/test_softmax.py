@@ -14,7 +14,7 @@ X = np.round(np.random.default_rng(0).normal(size=(4, 3, 5)) * 3, 2).astype(np.f
 MASK = np.random.default_rng(1).random(X.shape) > 0.4
 
 
-def by_numpy(x, axis, mask=True):
+def compute_with_numpy(x, axis, mask=True):
     e = np.where(mask, np.exp(np.where(mask, x, -inf) - x.max(axis, keepdims=True)), 0)
     total = e.sum(axis, keepdims=True)
     return e / np.where(total, total, 1)
@@ -23,7 +23,7 @@ def by_numpy(x, axis, mask=True):
 @pytest.mark.parametrize("axis", [-1, 0, (0, 2), None, ()])
 def test_values_along_axes(axis):
     where = tuple(range(X.ndim)) if axis is None else axis
-    want = by_numpy(X.astype(np.float64), where)
+    want = compute_with_numpy(X.astype(np.float64), where)
     np.testing.assert_allclose(nn.softmax(X, axis), want, rtol=2e-6)
     np.testing.assert_allclose(nn.log_softmax(X, axis), np.log(want), rtol=2e-6, atol=2e-6)
     wide = X.astype(np.float64)
@@ -34,7 +34,7 @@ def test_values_along_axes(axis):
 
 def test_what_is_masked_counts_for_nothing():
     bad = np.where(MASK, X, nan)
-    np.testing.assert_allclose(nn.softmax(bad, 1, MASK), by_numpy(X, 1, MASK), rtol=2e-6)
+    np.testing.assert_allclose(nn.softmax(bad, 1, MASK), compute_with_numpy(X, 1, MASK), rtol=2e-6)
     np.testing.assert_allclose(nn.standardize(bad, 1, where=MASK)[MASK], nn.standardize(X, 1, where=MASK)[MASK])
     none = np.zeros_like(MASK)
     assert not nn.softmax(X, 1, none).any() and (nn.log_softmax(X, 1, none) == -inf).all()

@@ -96,14 +96,14 @@ METHODS = ("all any argmax argmin argpartition argsort astype clip compress conj
 AT = "add apply divide get max min multiply power set subtract".split()
 
 
-def both(fun):
+def make_eager_and_jitted(fun):
     """A function of an array, at once and traced."""
     return fun, jit(fun)
 
 
 @pytest.mark.parametrize("name", BINARY)
 def test_operators_speak_as_their_functions(name):
-    for call in both(lambda x: BINARY[name](x, jnp.ones((4, 5), x.dtype))):
+    for call in make_eager_and_jitted(lambda x: BINARY[name](x, jnp.ones((4, 5), x.dtype))):
         with pytest.raises((TypeError, ValueError), match=rf"^{name}: "):
             call(jnp.ones((2, 3), int))
     if "equal" not in name:
@@ -116,7 +116,7 @@ def test_operators_speak_as_their_functions(name):
 def test_methods_speak_of_themselves(name):
     seen = 0
     for bad in [{}, np.array(["a"]), (1.5,), object(), 3 + 1j]:
-        for call in both(lambda x: getattr(x, name)(bad)):
+        for call in make_eager_and_jitted(lambda x: getattr(x, name)(bad)):
             try:
                 call(jnp.ones((2, 3)))
             except ConcretizationError:
@@ -129,7 +129,8 @@ def test_methods_speak_of_themselves(name):
 
 @pytest.mark.parametrize("name", AT)
 def test_changes_speak_of_themselves(name):
-    for call in both(lambda x: getattr(x.at[0], name)(*[] if name == "get" else [np.ones((4, 5))], mode=[1])):
+    for call in make_eager_and_jitted(lambda x: getattr(x.at[0], name)(*[] if name == "get" else [np.ones((4, 5))],
+                                                                       mode=[1])):
         with pytest.raises((TypeError, ValueError), match=rf"^x.at\[index\].{name}"):
             call(jnp.ones((2, 3)))
 

@@ -22,13 +22,13 @@ def wide():
         yield
 
 
-def drawn(kind, *shape):
+def draw(kind, *shape):
     x = RNG.normal(size=shape)
     return x + 1j * RNG.normal(size=shape) if kind == "complex" else x
 
 
-def along(f, d, times):
-    return f if not times else along(lambda a: jvp(f, (a,), (d,))[1], d, times - 1)
+def differentiate(f, d, times):
+    return f if not times else differentiate(lambda a: jvp(f, (a,), (d,))[1], d, times - 1)
 
 
 def close(got, wanted, atol=1e-10):
@@ -39,7 +39,7 @@ def close(got, wanted, atol=1e-10):
 @pytest.mark.parametrize("kind", ["float", "complex"])
 @pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
 def test_square_matrices(kind, batch):
-    a = drawn(kind, *batch, 4, 4)
+    a = draw(kind, *batch, 4, 4)
     for name in ("inv", "det"):
         close(getattr(L, name)(a), getattr(N, name)(a))
     sign, size = L.slogdet(a)
@@ -63,7 +63,7 @@ def test_square_matrices(kind, batch):
 @pytest.mark.parametrize("kind", ["float", "complex"])
 @pytest.mark.parametrize("shape", [(4, 3), (3, 4), (2, 4, 2)])
 def test_any_matrices(kind, shape):
-    a = drawn(kind, *shape)
+    a = draw(kind, *shape)
     close(L.pinv(a), N.pinv(a))
     close(L.svdvals(a), N.svd(a, compute_uv=False))
     u, s, vh = L.svd(a, full_matrices=False)
@@ -81,7 +81,7 @@ def test_any_matrices(kind, shape):
 
 
 def test_least_squares():
-    a, b = drawn("float", 5, 3), drawn("float", 5, 2)
+    a, b = draw("float", 5, 3), draw("float", 5, 2)
     for right in (b, b[:, 0]):
         x, residuals, rank, s = L.lstsq(a, right)
         wanted = N.lstsq(a, right, rcond=None)
@@ -101,10 +101,10 @@ def test_least_squares():
 
 
 def test_tensors_and_hermitian_forms():
-    a = drawn("float", 4, 6, 8, 3)
+    a = draw("float", 4, 6, 8, 3)
     close(L.tensorinv(a, 2), N.tensorinv(a, 2))
     close(L.tensorsolve(a, np.ones((4, 6))), N.tensorsolve(a, np.ones((4, 6))))
-    h = drawn("float", 3, 3)
+    h = draw("float", 3, 3)
     h = h + h.T
     u, s, vh = L.svd(h, hermitian=True)
     close(s, N.svd(h)[1])
@@ -121,9 +121,9 @@ def test_stacks_of_no_matrix():
 
 
 def test_solve_broadcasts_stacks():
-    a, b = drawn("float", 3, 4, 4), drawn("float", 4)
+    a, b = draw("float", 3, 4, 4), draw("float", 4)
     close(L.solve(a, b), N.solve(a, b[:, None])[..., 0])
-    close(L.solve(a[0], drawn("float", 2, 4, 1)).shape, (2, 4, 1))
+    close(L.solve(a[0], draw("float", 2, 4, 1)).shape, (2, 4, 1))
     close(vmap(L.solve, (None, 0))(a[0], a), N.solve(a[:1], a))
 
 
@@ -136,7 +136,7 @@ def test_solve_broadcasts_stacks():
     (lambda a: L.pinv(a[:, :2] @ a[2:], 1e-6), (4, 4)),
 ], ids=range(14))
 def test_derivatives(kind, fun, shape):
-    check_grads(fun, (drawn(kind, *shape),), order=2, eps=1e-5, rtol=1e-3, atol=1e-3)
+    check_grads(fun, (draw(kind, *shape),), order=2, eps=1e-5, rtol=1e-3, atol=1e-3)
 
 
 def test_pseudo_inverses_by_a_limit_have_derivatives_where_singular_values_are_equal():
@@ -148,10 +148,10 @@ def test_pseudo_inverses_by_a_limit_have_derivatives_where_singular_values_are_e
 @pytest.mark.parametrize("rank, near", [(4, 1.0), (4, 1e-6), (2, 1e-4)])
 def test_second_derivatives_of_pseudo_inverses_lose_the_condition_once(rank, near):
     """Compared with those of B C of full rank, by inverses."""
-    b, c, db, dc = drawn("float", 5, rank), drawn("float", rank, 4), drawn("float", 5, rank), drawn("float", rank, 4)
+    b, c, db, dc = draw("float", 5, rank), draw("float", rank, 4), draw("float", 5, rank), draw("float", rank, 4)
     b = N.qr(b)[0] * np.r_[np.ones(rank - 1), near]
     whole = lambda b, c: L.inv(b.T @ b) @ b.T
-    twice = lambda f: along(lambda t: f(b + t * db, c + t * dc), np.ones(()), 2)(np.zeros(()))
+    twice = lambda f: differentiate(lambda t: f(b + t * db, c + t * dc), np.ones(()), 2)(np.zeros(()))
     wanted = twice(lambda b, c: lnp.matmul(whole(c.T, b.T).T, whole(b, c)))
     for rtol in (None, 1e-12):
         found = twice(lambda b, c: L.pinv(b @ c, rtol))
@@ -159,13 +159,14 @@ def test_second_derivatives_of_pseudo_inverses_lose_the_condition_once(rank, nea
 
 
 def test_pseudo_inverses_of_hermitian_matrices_have_derivatives_where_eigenvalues_are_equal():
-    a, d = np.diag([1.0, 1.0, 0.2, -0.2]), drawn("float", 4, 4)
+    a, d = np.diag([1.0, 1.0, 0.2, -0.2]), draw("float", 4, 4)
     for rtol in (None, 0.1, 0.5):
-        close(along(lambda a: L.pinv(a, rtol, True), d, 2)(a), along(lambda a: L.pinv(a, rtol), d + d.T, 2)(a) / 4)
+        close(differentiate(lambda a: L.pinv(a, rtol, True), d, 2)(a),
+              differentiate(lambda a: L.pinv(a, rtol), d + d.T, 2)(a) / 4)
 
 
 def test_determinants_of_singular_matrices_have_derivatives():
-    a = drawn("float", 5, 5)
+    a = draw("float", 5, 5)
     a[4] = a[3]
     minors = [[(-1) ** (i + j) * N.det(np.delete(np.delete(a, i, 0), j, 1)) for j in range(5)] for i in range(5)]
     close(grad(L.det)(a), minors)
@@ -176,7 +177,7 @@ def test_determinants_of_singular_matrices_have_derivatives():
 @pytest.mark.parametrize("kind", ["float", "complex"])
 def test_second_derivatives_of_determinants_are_minors_of_two_rows_for_every_rank(rank, kind):
     with config.enable_x64(True):
-        a = np.array(drawn(kind, 4, rank) @ drawn(kind, rank, 4), np.complex128 if kind == "complex" else np.float64)
+        a = np.array(draw(kind, 4, rank) @ draw(kind, rank, 4), np.complex128 if kind == "complex" else np.float64)
         step = lambda b, i, j: jvp(lambda x: L.det(x), (b,), (np.eye(4)[i][:, None] * np.eye(4)[j] + 0 * b,))[1]
         for (i, j), (k, l) in (((0, 1), (2, 3)), ((1, 1), (0, 0)), ((3, 0), (1, 2))):
             found = jvp(lambda x: step(x, i, j), (a,), (np.eye(4)[k][:, None] * np.eye(4)[l] + 0 * a,))[1]
@@ -191,13 +192,13 @@ def test_second_derivatives_of_determinants_are_minors_of_two_rows_for_every_ran
     np.eye(5), *(np.diag([3.0] * r + [0.0] * (5 - r)) for r in range(5)), "float", "complex"], ids=str)
 def test_four_derivatives_of_determinants_change_one_row_each(a):
     """Where singular values are equal too: that of order k along d is k! times what replacing k rows by those of d gives."""
-    a, d = (drawn(a, 5, 5), drawn(a, 5, 5)) if isinstance(a, str) else (a, drawn("float", 5, 5))
+    a, d = (draw(a, 5, 5), draw(a, 5, 5)) if isinstance(a, str) else (a, draw("float", 5, 5))
     for k, factor in ((2, 2), (3, 6), (4, 24)):
         rows = [np.isin(np.arange(5), some)[:, None] for some in itertools.combinations(range(5), k)]
-        close(along(L.det, d, k)(a), factor * sum(N.det(np.where(some, d, a)) for some in rows), 1e-9)
+        close(differentiate(L.det, d, k)(a), factor * sum(N.det(np.where(some, d, a)) for some in rows), 1e-9)
     if a.dtype == np.float64:
         close(grad(lambda a: (grad(lambda a: (grad(L.det)(a) * d).sum())(a) * d).sum())(a).ravel() @ d.ravel(),
-              along(L.det, d, 3)(a), 1e-9)
+              differentiate(L.det, d, 3)(a), 1e-9)
 
 
 def test_matrices_without_a_result():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 
-def again(x: Any) -> Any:
+def save_and_load(x: Any) -> Any:
     file = io.BytesIO()
     lnp.save(file, x)
     file.seek(0)
@@ -19,13 +19,13 @@ def again(x: Any) -> Any:
 @pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "complex64", "bfloat16"])
 def test_what_was_saved_is_loaded(dtype: str) -> None:
     x = lnp.array([0, 1, 1], dtype)
-    found = again(x)
+    found = save_and_load(x)
     assert found.dtype == x.dtype and (found == x).all()
 
 
 def test_elements_without_a_name_are_refused() -> None:
     with pytest.raises(TypeError, match=r"load: .*without a name.*numpy.load\(file\).view"):
-        again(lnp.array([0, 1], "float8_e5m2"))
+        save_and_load(lnp.array([0, 1], "float8_e5m2"))
 
 
 def test_files_of_several_arrays_are_mappings() -> None:

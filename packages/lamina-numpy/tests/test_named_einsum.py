@@ -32,7 +32,7 @@ CASES = [
 ]
 
 
-def named(spec, operands):
+def map_einsum(spec, operands):
     mapped = [text.strip().endswith("{i}") for text in spec.partition("->")[0].split(",")]
     return vmap(lambda *xs: jnp.einsum(spec, *xs), in_axes=tuple(0 if m else None for m in mapped), axis_name="i")(*operands)
 
@@ -42,10 +42,10 @@ def test_names_are_letters(spec, positional, shapes):
     xs = [draw(*s) for s in shapes]
     want = np.asarray(jnp.einsum(positional, *xs))
     kept = positional.split("->")[1].startswith("I")
-    got = named(spec, xs)
+    got = map_einsum(spec, xs)
     np.testing.assert_allclose(got, want if kept else np.broadcast_to(want, (4, *want.shape)), rtol=1e-5, atol=1e-5)
     for k in range(len(xs)):
-        a = grad(lambda x: named(spec, [*xs[:k], x, *xs[k + 1:]]).sum())(xs[k])  # noqa: B023
+        a = grad(lambda x: map_einsum(spec, [*xs[:k], x, *xs[k + 1:]]).sum())(xs[k])  # noqa: B023
         b = grad(lambda x: jnp.einsum(positional, *xs[:k], x, *xs[k + 1:]).sum() * (1 if kept else 4))(xs[k])  # noqa: B023
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 

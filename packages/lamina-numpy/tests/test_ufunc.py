@@ -10,7 +10,7 @@ A = np.arange(1, 13, dtype=np.int32).reshape(3, 4)
 FOLDS = ["add", "subtract", "multiply", "maximum", "minimum", "bitwise_and", "bitwise_xor", "logical_or", "floor_divide"]
 
 
-def same(got, wanted):
+def assert_close(got, wanted):
     assert got.shape == np.shape(wanted)
     np.testing.assert_allclose(np.asarray(got, np.float64), np.asarray(wanted, np.float64), rtol=1e-5)
 
@@ -21,18 +21,18 @@ def test_methods_are_numpys(name):
     a = x = A
     assert isinstance(ours, lnp.ufunc) and (ours.nin, ours.nout, ours.nargs, ours.identity) == (2, 1, 3, theirs.identity)
     axis = 1
-    same(ours.reduce(x, axis), theirs.reduce(a, axis))
-    same(ours.reduce(x, axis, keepdims=True), theirs.reduce(a, axis, keepdims=True))
-    same(ours.accumulate(x, axis=1), theirs.accumulate(a, axis=1))
-    same(jit(lambda v: ours.accumulate(v, axis=0))(x), theirs.accumulate(a, axis=0))
-    same(ours.outer(x[0], x[1, :2]), theirs.outer(a[0], a[1, :2]))
+    assert_close(ours.reduce(x, axis), theirs.reduce(a, axis))
+    assert_close(ours.reduce(x, axis, keepdims=True), theirs.reduce(a, axis, keepdims=True))
+    assert_close(ours.accumulate(x, axis=1), theirs.accumulate(a, axis=1))
+    assert_close(jit(lambda v: ours.accumulate(v, axis=0))(x), theirs.accumulate(a, axis=0))
+    assert_close(ours.outer(x[0], x[1, :2]), theirs.outer(a[0], a[1, :2]))
     where = [0, 2, 1, 1]
-    same(ours.reduceat(x, np.array(where), axis=1), theirs.reduceat(a, where, axis=1))
-    same(jit(lambda v, i: ours.reduceat(v, i, axis=1))(x, np.array(where)), theirs.reduceat(a, where, axis=1))
+    assert_close(ours.reduceat(x, np.array(where), axis=1), theirs.reduceat(a, where, axis=1))
+    assert_close(jit(lambda v, i: ours.reduceat(v, i, axis=1))(x, np.array(where)), theirs.reduceat(a, where, axis=1))
     wanted = a.astype(bool) if name.startswith("logical") else a.copy()
     theirs.at(wanted, ([0, 0, 1], [1, 1, 0]), a.dtype.type(2))
     changed = x.astype(wanted.dtype) if name.startswith("logical") else x
-    same(ours.at(changed, ([0, 0, 1], [1, 1, 0]), x.dtype.type(2), inplace=False), wanted)
+    assert_close(ours.at(changed, ([0, 0, 1], [1, 1, 0]), x.dtype.type(2), inplace=False), wanted)
 
 
 def test_folds_of_any_function():
@@ -44,7 +44,7 @@ def test_folds_of_any_function():
     assert f.outer(A[0, :2], 3).tolist() == [13, 23]
     assert f.at(A[0], np.array([1, 1, 9]), 5, inplace=False).tolist() == [1, 255, 3, 4]
     assert lnp.sin.at(np.zeros(2, np.float32), np.array([0]), inplace=False).tolist() == [0, 0] and lnp.frexp.nout == 2
-    same(vmap(lnp.subtract.reduce)(A), np.subtract.reduce(A, 1))
+    assert_close(vmap(lnp.subtract.reduce)(A), np.subtract.reduce(A, 1))
     assert grad(lambda v: lnp.frompyfunc(lambda a, b: a * b, 2, 1).reduce(v))(np.float32([2, 3, 4])).tolist() == [12, 8, 6]
     assert jit(f)(1, 2) == 12 and f == f and hash(f) == hash(f) and f != lnp.frompyfunc(lambda a: a, 1, 1)
     assert not isinstance(lnp.sum, lnp.ufunc) and not isinstance(jit(lnp.add), lnp.ufunc) and not isinstance(np.add, lnp.ufunc)

@@ -103,7 +103,7 @@ def test_the_default_generator_is_a_setting():
 
 
 # --- generators of one's own -------------------------------------------------------------------------------------
-def made(shape, tag="t", **about):
+def make_generator(shape, tag="t", **about):
     """Threefry on the first of more or fewer words."""
     n = int(np.prod(shape, dtype=int))
 
@@ -122,7 +122,7 @@ def made(shape, tag="t", **about):
 
 @pytest.mark.parametrize("shape", [(2, 3), (1,), ()])
 def test_keys_of_any_shape_go_through_programs(shape):
-    impl = made(shape)
+    impl = make_generator(shape)
     key = random.key(3, impl=impl)
     keys = random.split(key, (2, 2))
     assert keys.shape == (2, 2) and keys.dtype == key.dtype and random.key_data(keys).shape == (2, 2, *shape)
@@ -146,10 +146,10 @@ def test_keys_of_any_shape_go_through_programs(shape):
 
 
 def test_names_and_tags():
-    one = made((3,), tag="tagged", name="mine")
+    one = make_generator((3,), tag="tagged", name="mine")
     key = random.key(1, impl="mine")
     assert random.key_impl(key) == "mine" and "key<tagged>" in repr(key)
-    other = made((3,), tag="tagged", name="mine")
+    other = make_generator((3,), tag="tagged", name="mine")
     assert random.key_impl(key) is one and "key<tagged.2>" in repr(random.key(1, impl=other))
     with pytest.raises(ValueError, match="2 generators are called 'mine'"):
         random.key(1, impl="mine")

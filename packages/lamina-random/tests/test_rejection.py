@@ -6,13 +6,13 @@ from lamina_autodiff import grad
 from lamina_batching import vmap
 from lamina_ir import ShapeError, config
 from lamina_random import _per_key_draws
-from lamina_random._normal import unit_of
+from lamina_random._normal import bits_to_unit
 from lamina_tracing import lax
 
 KEY, N = random.PRNGKey(3), 4000
 
 
-def near(draws, mean, var):
+def assert_moments_near(draws, mean, var):
     """Within five standard errors, and the variance within a fifth."""
     draws = np.asarray(draws, np.float64)
     assert abs(draws.mean() - mean) < 5 * np.sqrt(var / draws.size)
@@ -21,27 +21,27 @@ def near(draws, mean, var):
 
 @pytest.mark.parametrize("a", [0.4, 1.0, 8.0])
 def test_gamma_has_its_mean_and_variance(a):
-    near(random.gamma(KEY, a, (N,)), a, a)
+    assert_moments_near(random.gamma(KEY, a, (N,)), a, a)
     np.testing.assert_allclose(np.exp(random.loggamma(KEY, a, (9,))), random.gamma(KEY, a, (9,)), rtol=1e-5)
 
 
 def test_functions_of_gamma():
-    near(random.beta(KEY, 2.0, 3.0, (N,)), 0.4, 0.04)
-    near(random.chisquare(KEY, 3.0, (N,)), 3, 6)
-    near(random.t(KEY, 9.0, (N,)), 0, 9 / 7)
-    near(random.generalized_normal(KEY, 2.0, (N,)), 0, 0.5)
+    assert_moments_near(random.beta(KEY, 2.0, 3.0, (N,)), 0.4, 0.04)
+    assert_moments_near(random.chisquare(KEY, 3.0, (N,)), 3, 6)
+    assert_moments_near(random.t(KEY, 9.0, (N,)), 0, 9 / 7)
+    assert_moments_near(random.generalized_normal(KEY, 2.0, (N,)), 0, 0.5)
     np.testing.assert_allclose(np.asarray(random.dirichlet(KEY, np.float32([1, 2, 3]), (50,))).sum(-1), 1, rtol=1e-5)
     assert (np.asarray(random.ball(KEY, 3, 2, (50,))) ** 2).sum(-1).max() <= 1
 
 
 @pytest.mark.parametrize("rate", [0.5, 9.0, 60.0])
 def test_poisson_has_its_mean_and_variance(rate):
-    near(random.poisson(KEY, rate, (N,)), rate, rate)
+    assert_moments_near(random.poisson(KEY, rate, (N,)), rate, rate)
 
 
 @pytest.mark.parametrize("n, p", [(5, 0.3), (200, 0.4), (50, 0.9)])
 def test_binomial_has_its_mean_and_variance(n, p):
-    near(random.binomial(KEY, n, p, (N,)), n * p, n * p * (1 - p))
+    assert_moments_near(random.binomial(KEY, n, p, (N,)), n * p, n * p * (1 - p))
 
 
 def test_odd_parameters():
@@ -75,21 +75,21 @@ def test_each_key_draws_as_it_does_alone():
 def test_a_lane_draws_as_its_key_does(part):
     with config.threefry_partitionable(part):
         keys = random.split(KEY, 5)
-        lanes = _per_key_draws.lane_keys(KEY, (5,), part)
+        lanes = _per_key_draws.make_lane_keys(KEY, (5,), part)
         for count in (2, 3):
-            np.testing.assert_array_equal(np.moveaxis(np.asarray(_per_key_draws.lane_split(lanes, count, part)), 1, 2),
+            np.testing.assert_array_equal(np.moveaxis(np.asarray(_per_key_draws.split_lanes(lanes, count, part)), 1, 2),
                                           np.stack([np.asarray(random.split(k, count)) for k in keys], 1))
         for dtype in ("float16", "float32", "bfloat16"):
-            bits = _per_key_draws.lane_bits(lanes, np.dtype(dtype), part)
+            bits = _per_key_draws.draw_lane_bits(lanes, np.dtype(dtype), part)
             wanted = [np.asarray(random.uniform(k, (), dtype)) for k in keys]
-            np.testing.assert_array_equal(np.asarray(unit_of(bits, np.dtype(dtype))), np.stack(wanted))
+            np.testing.assert_array_equal(np.asarray(bits_to_unit(bits, np.dtype(dtype))), np.stack(wanted))
 
 
 @pytest.mark.parametrize("part", [False, True])
 def test_keys_in_rows_give_lanes_in_rows(part):
     with config.threefry_partitionable(part):
         keys = random.split(KEY, 3)
-        rows = _per_key_draws.lane_keys(keys, (3, 2, 2), part)
+        rows = _per_key_draws.make_lane_keys(keys, (3, 2, 2), part)
         np.testing.assert_array_equal(np.moveaxis(np.asarray(rows), 0, -1), [random.split(k, (2, 2)) for k in keys])
 
 
@@ -99,12 +99,12 @@ def test_lanes_go_on_as_typed_keys_do(part, dtype):
     with config.threefry_partitionable(part):
         dtype, none = np.dtype(dtype), np.zeros(4, bool)
         again = np.array([True, False, True, False])
-        words, u = _per_key_draws.begin(KEY, (4,), dtype, part)
-        typed, v = _per_key_draws.begin(random.wrap_key_data(KEY), (4,), dtype, part)
+        words, u = _per_key_draws.start_lanes(KEY, (4,), dtype, part)
+        typed, v = _per_key_draws.start_lanes(random.wrap_key_data(KEY), (4,), dtype, part)
         np.testing.assert_array_equal(u, v)
         for which in (none, again, ~again, none):
-            words, *numbers = _per_key_draws.following(words, which, none, dtype, part)
-            typed, *wanted = _per_key_draws.following(typed, which, none, dtype, part)
+            words, *numbers = _per_key_draws.draw_next(words, which, none, dtype, part)
+            typed, *wanted = _per_key_draws.draw_next(typed, which, none, dtype, part)
             np.testing.assert_array_equal(numbers, wanted)
 
 

@@ -14,7 +14,7 @@ from lamina_tracing.extend import typeof
 KEY, WORDS = random.key(3), random.PRNGKey(3)
 
 
-def same(typed, words):
+def assert_same_key(typed, words):
     np.testing.assert_array_equal(random.key_data(typed), words)
 
 
@@ -22,10 +22,10 @@ def test_a_typed_key_is_one_element():
     aval = typeof(KEY)
     assert aval.str_long() == "key<fry>[]" and dtypes.issubdtype(KEY.dtype, dtypes.prng_key)
     assert random.split(KEY, (2, 3)).shape == (2, 3) and random.key_impl(KEY) == "threefry2x32"
-    same(KEY, WORDS)
-    same(random.wrap_key_data(WORDS), WORDS)
-    same(random.split(KEY, 3), random.split(WORDS, 3))
-    same(random.fold_in(KEY, 7), random.fold_in(WORDS, 7))
+    assert_same_key(KEY, WORDS)
+    assert_same_key(random.wrap_key_data(WORDS), WORDS)
+    assert_same_key(random.split(KEY, 3), random.split(WORDS, 3))
+    assert_same_key(random.fold_in(KEY, 7), random.fold_in(WORDS, 7))
     assert "key<fry>" in repr(KEY) and "[0, 3]" in repr(KEY)
 
 
@@ -48,17 +48,18 @@ def test_draws_are_those_of_the_words(draw):
 def test_transformations_carry_keys():
     keys, words = random.split(KEY, 4), random.split(WORDS, 4)
     np.testing.assert_array_equal(vmap(random.normal)(keys), vmap(random.normal)(words))
-    same(vmap(random.split)(keys), vmap(random.split)(words))
-    same(vmap(random.key)(np.arange(3)), vmap(random.PRNGKey)(np.arange(3)))
-    same(vmap(lambda k: k, out_axes=1)(random.split(KEY, (2, 3))), np.swapaxes(random.split(WORDS, (2, 3)), 0, 1))
-    same(jit(lambda k: random.split(k)[1])(KEY), random.split(WORDS)[1])
+    assert_same_key(vmap(random.split)(keys), vmap(random.split)(words))
+    assert_same_key(vmap(random.key)(np.arange(3)), vmap(random.PRNGKey)(np.arange(3)))
+    assert_same_key(vmap(lambda k: k, out_axes=1)(random.split(KEY, (2, 3))),
+                    np.swapaxes(random.split(WORDS, (2, 3)), 0, 1))
+    assert_same_key(jit(lambda k: random.split(k)[1])(KEY), random.split(WORDS)[1])
     assert grad(lambda x, k: x * random.normal(k))(2.0, KEY) == random.normal(WORDS)
     last, seen = lax.scan(lambda k, _: (random.fold_in(k, 1), k), KEY, None, length=3)
     wanted, all_of = lax.scan(lambda k, _: (random.fold_in(k, 1), k), WORDS, None, length=3)
-    same(last, wanted)
-    same(seen, all_of)
-    same(lax.cond(True, lambda k: random.split(k)[0], lambda k: k, KEY), random.split(WORDS)[0])
-    same(lax.select(np.bool_(False), KEY, keys[2]), words[2])
+    assert_same_key(last, wanted)
+    assert_same_key(seen, all_of)
+    assert_same_key(lax.cond(True, lambda k: random.split(k)[0], lambda k: k, KEY), random.split(WORDS)[0])
+    assert_same_key(lax.select(np.bool_(False), KEY, keys[2]), words[2])
 
 
 def test_programs_say_what_keys_are_for():
@@ -92,7 +93,7 @@ def test_wrong_keys_are_refused_with_the_remedy():
 
 def test_settings_say_which_keys_are_wanted():
     with config.enable_custom_prng(True):
-        same(random.PRNGKey(3), WORDS)
+        assert_same_key(random.PRNGKey(3), WORDS)
         assert dtypes.is_key(random.PRNGKey(3).dtype)
     with config.legacy_prng_key("error"):
         for draw in DRAWS:  # none of these functions reports key data that it made itself

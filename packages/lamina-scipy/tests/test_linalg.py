@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("x64")
 RNG = np.random.default_rng(0)
 
 
-def drawn(kind, *shape):
+def draw(kind, *shape):
     x = RNG.normal(size=shape)
     return x + 1j * RNG.normal(size=shape) if kind == "complex" else x
 
@@ -34,9 +34,9 @@ KINDS = pytest.mark.parametrize("kind", ["float", "complex"])
 
 @KINDS
 def test_factors_of_stacks(kind):
-    a = drawn(kind, 2, 4, 4)
+    a = draw(kind, 2, 4, 4)
     h = a @ H(a) + np.eye(4)
-    upper, below = np.triu(h), np.tril(drawn(kind, 2, 4, 4), -1)
+    upper, below = np.triu(h), np.tril(draw(kind, 2, 4, 4), -1)
     close(L.cholesky(upper + below), H(np.linalg.cholesky(h)))
     close(L.cholesky(H(upper + below), lower=True), np.linalg.cholesky(h))
     p, low, up = map(np.asarray, L.lu(a[..., :3]))
@@ -49,9 +49,9 @@ def test_factors_of_stacks(kind):
     q, r, order = map(np.asarray, L.qr(a[0], pivoting=True))
     close(q @ r, a[0][:, order])
     close(L.qr(a, mode="r")[0], L.qr(a)[1])
-    w, v = map(np.asarray, L.eigh(np.tril(h) + np.triu(drawn(kind, 4, 4), 1)))
+    w, v = map(np.asarray, L.eigh(np.tril(h) + np.triu(draw(kind, 4, 4), 1)))
     close(v * w[..., None, :] @ H(v), h)
-    b = drawn(kind, 4, 4)
+    b = draw(kind, 4, 4)
     b = b @ H(b) + np.eye(4)
     for number, left, right in ((1, lambda v: h @ v, lambda v: b @ v), (2, lambda v: h @ (b @ v), lambda v: v),
                                 (3, lambda v: b @ (h @ v), lambda v: v)):
@@ -66,7 +66,7 @@ def test_factors_of_stacks(kind):
     close(q @ s @ H(q), a)
     close(np.tril(s, -2), np.zeros_like(s))
     for shape in ((2, 4, 3), (3, 4), (3, 3)):
-        x = drawn(kind, *shape)
+        x = draw(kind, *shape)
         for method in ("qdwh", "svd"):
             u, p = map(np.asarray, L.polar(x, method=method))
             close(u @ p, x)
@@ -78,7 +78,7 @@ def test_factors_of_stacks(kind):
 
 @KINDS
 def test_systems_of_stacks(kind):
-    a, b = drawn(kind, 2, 4, 4), drawn(kind, 2, 4, 3)
+    a, b = draw(kind, 2, 4, 4), draw(kind, 2, 4, 3)
     h = a @ H(a) + np.eye(4)
     close(L.det(a), np.linalg.det(a))
     close(L.inv(a), np.linalg.inv(a))
@@ -108,7 +108,7 @@ def exponential(a):
 
 @KINDS
 def test_functions_of_stacks(kind):
-    a, e = drawn(kind, 2, 4, 4), drawn(kind, 2, 4, 4)
+    a, e = draw(kind, 2, 4, 4), draw(kind, 2, 4, 4)
     close(L.expm(a), exponential(a), atol=1e-8)
     close(L.expm(np.triu(a), upper_triangular=True), exponential(np.triu(a)), atol=1e-8)
     both = np.block([[a, e], [np.zeros_like(a), a]])
@@ -148,7 +148,7 @@ def test_functions_at_their_edges():
 
 
 def test_tridiagonal():
-    d, e = drawn("float", 2, 30), drawn("float", 2, 29)
+    d, e = draw("float", 2, 30), draw("float", 2, 29)
     full = np.stack([np.diag(x) + np.diag(y, 1) + np.diag(y, -1) for x, y in zip(d, e)])
     wanted = np.linalg.eigvalsh(full)
     close(L.eigh_tridiagonal(d, e, eigvals_only=True), wanted, atol=1e-13)
@@ -172,9 +172,9 @@ def test_made_matrices():
 
 
 def test_derivatives():
-    a = drawn("float", 3, 3)
+    a = draw("float", 3, 3)
     h = a @ a.T + np.eye(3)
-    b = drawn("float", 3)
+    b = draw("float", 3)
     for f, args in ((lambda x: L.cholesky(x), (h,)), (lambda x: L.solve(x, b, assume_a="pos"), (h,)),
                     (lambda x, y: L.cho_solve(L.cho_factor(x), y), (h, b)),
                     (lambda x, y: L.lu_solve(L.lu_factor(x), y), (a, b)),
@@ -183,10 +183,10 @@ def test_derivatives():
                     (lambda x, y: L.expm_frechet(x, y), (a, a.T)),
                     (lambda x: L.eigh(x, np.diag([1.0, 2.0, 4.0]), eigvals_only=True), (h,))):
         check_grads(f, args, 2)
-    check_grads(lambda x: L.expm(x), (drawn("complex", 3, 3),), 1)
+    check_grads(lambda x: L.expm(x), (draw("complex", 3, 3),), 1)
     assert hessian(lambda x: L.expm(x * a).sum())(0.3).shape == ()
     close(grad(lambda x: L.expm(x).trace())(np.diag([500.0, 0.0])), np.diag([np.exp(500.0), 1.0]))
-    stack = drawn("float", 2, 3, 3)
+    stack = draw("float", 2, 3, 3)
     close(vmap(L.expm)(stack), L.expm(stack))
     close(jit(vmap(lambda x: L.sqrtm(x)))(stack), L.sqrtm(stack))
     for f in (lambda x: L.schur(x)[0].sum(), lambda x: L.hessenberg(x).sum()):

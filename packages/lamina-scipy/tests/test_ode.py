@@ -20,14 +20,14 @@ def close(got, wanted, atol=1e-7):
     np.testing.assert_allclose(got, wanted, atol=atol, rtol=1e-7)
 
 
-def turning(y, t, a):
+def multiply(y, t, a):
     return a @ y
 
 
 def test_known_solutions():
     close(odeint(lambda y, t: -y * t, 1.0, T), np.exp(-T ** 2 / 2))
-    close(odeint(turning, np.array([1.0, 0.0]), T, A), np.stack([np.cos(T), -np.sin(T)], 1))
-    close(odeint(turning, np.array([1.0, 0.0]), T[::-1].copy(), A)[::-1], np.stack([np.cos(T - 5), -np.sin(T - 5)], 1))
+    close(odeint(multiply, np.array([1.0, 0.0]), T, A), np.stack([np.cos(T), -np.sin(T)], 1))
+    close(odeint(multiply, np.array([1.0, 0.0]), T[::-1].copy(), A)[::-1], np.stack([np.cos(T - 5), -np.sin(T - 5)], 1))
     both = odeint(lambda y, t: {"a": y["b"][0], "b": -y["a"][None]}, {"a": np.float64(1), "b": np.zeros(1)}, T)
     close(both["a"], np.cos(T))
     close(both["b"], -np.sin(T)[:, None])
@@ -54,7 +54,7 @@ def test_ends_that_are_not_reached_are_nan():
 
 
 def test_reverse_derivatives():
-    check_grads(lambda y, t, a: odeint(turning, y, t, a, rtol=1e-11, atol=1e-11),
+    check_grads(lambda y, t, a: odeint(multiply, y, t, a, rtol=1e-11, atol=1e-11),
                 (np.array([1.0, 0.3]), np.array([0.0, 0.7, 1.1]), A), 1, modes=["rev"])
     times = np.array([0.0, 1.0, 2.0])
     close(grad(lambda w: odeint(lambda y, t: -w * y * t, 1.0, times)[-1])(1.3), -2 * np.exp(-2.6))

@@ -7,7 +7,7 @@ from lamina_autodiff.testing import check_grads
 from lamina_batching import vmap
 from lamina_ir import ShapeError
 from lamina_scipy import signal
-from lamina_scipy._signal._windows import window_of
+from lamina_scipy._signal._windows import make_window
 from lamina_tracing import jit
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -21,7 +21,7 @@ def close(got, wanted, atol=1e-10):
     np.testing.assert_allclose(got, wanted, atol=atol, rtol=1e-9)
 
 
-def full(x, y):
+def convolve_full(x, y):
     """All sums of products, one element of y after the other."""
     out = np.zeros([m + n - 1 for m, n in zip(x.shape, y.shape)], np.result_type(x, y))
     for at in np.ndindex(*y.shape):
@@ -32,7 +32,7 @@ def full(x, y):
 @pytest.mark.parametrize("method", ["direct", "fft"])
 @pytest.mark.parametrize("x, y", [(X, Y), (X, C), (X[0], Y[0]), (X + 1j, C), (Y, X)], ids=range(5))
 def test_convolutions(method, x, y):
-    whole, turned = full(x, y), full(x, np.conj(np.flip(y)))
+    whole, turned = convolve_full(x, y), convolve_full(x, np.conj(np.flip(y)))
     middle = tuple(slice((m - 1) // 2, (m - 1) // 2 + n) for m, n in zip(y.shape, x.shape))
     inner = tuple(slice(min(m, n) - 1, max(m, n)) for m, n in zip(y.shape, x.shape))
     for mode, part in (("full", ...), ("same", middle), ("valid", inner)):
@@ -42,15 +42,15 @@ def test_convolutions(method, x, y):
 
 
 def test_convolutions_in_the_plane_and_along_some_axes():
-    close(signal.convolve2d(X, Y), full(X, Y))
-    close(signal.correlate2d(X, C, "valid"), full(X, np.conj(C[::-1, ::-1]))[1:5, 3:6])
+    close(signal.convolve2d(X, Y), convolve_full(X, Y))
+    close(signal.correlate2d(X, C, "valid"), convolve_full(X, np.conj(C[::-1, ::-1]))[1:5, 3:6])
     for boundary, how in (("wrap", "wrap"), ("symm", "symmetric")):
         wide = np.pad(X, [(1, 1), (3, 3)], how)
-        close(signal.convolve2d(X, Y, boundary=boundary), full(wide, Y)[1:-1, 3:-3])
-        close(signal.convolve2d(X, Y, "same", boundary), full(wide, Y)[1:-1, 3:-3][0:5, 1:7])
-        close(signal.correlate2d(X, Y, "same", boundary), full(wide, Y[::-1, ::-1])[1:-1, 3:-3][1:6, 2:8])
+        close(signal.convolve2d(X, Y, boundary=boundary), convolve_full(wide, Y)[1:-1, 3:-3])
+        close(signal.convolve2d(X, Y, "same", boundary), convolve_full(wide, Y)[1:-1, 3:-3][0:5, 1:7])
+        close(signal.correlate2d(X, Y, "same", boundary), convolve_full(wide, Y[::-1, ::-1])[1:-1, 3:-3][1:6, 2:8])
     filled = np.pad(X, [(1, 1), (3, 3)], constant_values=2.0)
-    close(signal.convolve2d(X, Y, fillvalue=2.0), full(filled, Y)[1:-1, 3:-3])
+    close(signal.convolve2d(X, Y, fillvalue=2.0), convolve_full(filled, Y)[1:-1, 3:-3])
     close(signal.fftconvolve(X, X[:, :3], axes=[1]), [np.convolve(a, b) for a, b in zip(X, X[:, :3])])
     close(signal.fftconvolve(X, X[:1, :3], "same", axes=1), [np.convolve(a, X[0, :3])[1:7] for a in X])
     assert signal.convolve(np.arange(3), np.arange(2)).dtype == np.float64
@@ -106,7 +106,7 @@ def test_windows_have_scipys_weights():  # of the fourth of eight elements
               "cosine": np.sin(np.pi * 3.5 / 9), "blackman": 0.42 + 0.5 * 0.5 ** 0.5, ("gaussian", 2.0): np.exp(-0.125),
               ("kaiser", 0.0): 1.0}
     for name, weight in wanted.items():
-        close(window_of("stft", name, 8)[3], weight)
+        close(make_window("stft", name, 8)[3], weight)
         one = signal.stft(np.ones(8), window=name, nperseg=8, boundary=None)[2]
         close(float(one[0, 0].real), 1.0)
 
@@ -133,16 +133,16 @@ def test_windows_have_scipys_weights():  # of the fourth of eight elements
     (('taylor', 5, 35), [0.20353161, 0.45985422, 0.76686647, 0.97157662])])
 def test_windows_of_seven(name, half):
     """Numbers of SciPy: the first four of seven, the others mirror them."""
-    np.testing.assert_allclose(window_of("stft", name, 7), half + half[:0:-1], 1e-6, 1e-7)
+    np.testing.assert_allclose(make_window("stft", name, 7), half + half[:0:-1], 1e-6, 1e-7)
 
 
 def test_even_chebyshev_window_and_wrong_tuples():
-    np.testing.assert_allclose(window_of("stft", ("cheb", 60.0), 8)[4], 1.0)
-    np.testing.assert_allclose(window_of("stft", ("tukey", 0), 5), 1.0)
+    np.testing.assert_allclose(make_window("stft", ("cheb", 60.0), 8)[4], 1.0)
+    np.testing.assert_allclose(make_window("stft", ("tukey", 0), 5), 1.0)
     with pytest.raises(ValueError, match="stft: the window 'kaiser' takes beta; got 'kaiser'"):
-        window_of("stft", "kaiser", 8)
+        make_window("stft", "kaiser", 8)
     with pytest.raises(ValueError, match="welch: window must be an array, a name"):
-        window_of("welch", ("hann", 2.0), 8)
+        make_window("welch", ("hann", 2.0), 8)
 
 
 @pytest.mark.parametrize("kind", ["float", "complex"])

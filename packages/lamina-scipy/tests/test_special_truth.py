@@ -88,13 +88,13 @@ def still(name):
     return (0,) if name in STILL else ()
 
 
-def twice(name):
+def list_pairs(name):
     return truth.pairs(len(POINTS[name][0]), still(name))
 
 
 if __name__ == "__main__":
     import mpmath
-    truth.write(FILE, mpmath, meanings(mpmath), POINTS, still, twice)
+    truth.write(FILE, mpmath, meanings(mpmath), POINTS, still, list_pairs)
     sys.exit()
 
 import pytest  # noqa: E402
@@ -114,5 +114,5 @@ def test_every_point_is_in_the_table():
 @pytest.mark.parametrize("name", TABLE)
 def test_special(name, wide):
     with config.enable_x64(wide):
-        truth.compare(FORMS.get(name) or getattr(special, name), TABLE[name], still(name), twice(name), wide, 60,
+        truth.compare(FORMS.get(name) or getattr(special, name), TABLE[name], still(name), list_pairs(name), wide, 60,
                       MORE.get((name, wide), 60))

@@ -54,7 +54,7 @@ def still(name):
     return COUNTS.get(name.split(".")[0], ())
 
 
-def twice(name):
+def list_pairs(name):
     """The pairs of places that second derivatives are in: that of a place, of an only parameter, where there are
     shares of the gamma
     and beta integrals those of the shapes too."""
@@ -127,7 +127,7 @@ def meanings(mp):
 
 if __name__ == "__main__":
     import mpmath
-    truth.write(FILE, mpmath, meanings(mpmath), KINDS, still, twice)
+    truth.write(FILE, mpmath, meanings(mpmath), KINDS, still, list_pairs)
     sys.exit()
 
 import pytest  # noqa: E402
@@ -145,4 +145,4 @@ def test_every_point_is_in_the_table():
 def test_stats(name, wide):
     law, kind = name.split(".")
     with config.enable_x64(wide):
-        truth.compare(getattr(getattr(stats, law), kind), TABLE[name], still(name), twice(name), wide, 60, 60)
+        truth.compare(getattr(getattr(stats, law), kind), TABLE[name], still(name), list_pairs(name), wide, 60, 60)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing_extensions import override
 
-__all__ = ["DisabledSafetyCheck", "checked_checks"]
+__all__ = ["DisabledSafetyCheck", "validate_checks"]
 
 
 class DisabledSafetyCheck:
@@ -62,7 +62,7 @@ class DisabledSafetyCheck:
     __str__ = __repr__
 
 
-def checked_checks(call: str, checks: object) -> tuple[DisabledSafetyCheck, ...]:
+def validate_checks(call: str, checks: object) -> tuple[DisabledSafetyCheck, ...]:
     """The checks that are left out, of an argument."""
     if isinstance(checks, DisabledSafetyCheck) or not hasattr(checks, "__iter__"):
         raise TypeError(f"{call}: disabled_checks must be a sequence of DisabledSafetyCheck; got {checks!r}")

@@ -7,10 +7,10 @@ from typing import Any
 
 from lamina_ir import ClosedJaxpr, MissingRuleError, ShapeDtypeStruct, ShapedArray, eqn_has_effects, trees, walk
 
-from .disabled_checks import DisabledSafetyCheck, checked_checks
+from .disabled_checks import DisabledSafetyCheck, validate_checks
 from .symbolic_dim import SymbolicDim, evaluate
 from .exported import Exported, default_export_platform
-from .shape_polymorphism import Family, family_of, saved
+from .shape_polymorphism import Family, convert_program_error, make_family
 from .solve_dims import check_solvable
 
 __all__ = ["export"]
@@ -56,7 +56,7 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None, lowering_pla
             raise ValueError(f"export: platforms must be of {', '.join(_PLATFORMS)}; got {p!r}")
     if named == ():
         raise ValueError("export: platforms names none")
-    checks = checked_checks("export", disabled_checks)
+    checks = validate_checks("export", disabled_checks)
 
     @functools.wraps(fun_jit, updated=())
     def exporter(*args: Any, **kwargs: Any) -> Exported:
@@ -76,16 +76,17 @@ def _export(fun_jit: Any, platforms: tuple[str, ...], checks: tuple[DisabledSafe
         traced = fun_jit.trace(*args, **kwargs)
         call = f"export of `{traced.fun_name}`"
         _check_program(call, traced.jaxpr)
-        lowered = [_lowered(call, traced, p) for p in platforms][0]
+        lowered = [_lower_traced(call, traced, p) for p in platforms][0]
         place = lowered.placement
-        lying: dict[str, Any] = dict(keep_unused=traced.keep_unused)
+        options: dict[str, Any] = dict(keep_unused=traced.keep_unused)
         if len(place.devices) > 1:
-            lying |= dict(nr_devices=len(place.devices), in_shardings_hlo=_words(place.in_tiles, len(traced.jaxpr.in_avals)),
-                         out_shardings_hlo=_words(place.out_tiles, len(traced.jaxpr.out_avals)))
+            options |= dict(nr_devices=len(place.devices),
+                            in_shardings_hlo=_format_shardings(place.in_tiles, len(traced.jaxpr.in_avals)),
+                            out_shardings_hlo=_format_shardings(place.out_tiles, len(traced.jaxpr.out_avals)))
         return Exported(fun_name=traced.fun_name, in_tree=traced.in_tree, in_avals=traced.jaxpr.in_avals,
                         out_tree=traced.out_tree,
                         out_avals=traced.jaxpr.out_avals, platforms=platforms, disabled_safety_checks=checks,
-                        family=saved(call, lambda: Family.of(traced.jaxpr)), **lying)
+                        family=convert_program_error(call, lambda: Family.from_program(traced.jaxpr)), **options)
     scopes = {n.scope for n in sizes}
     if len(scopes) > 1:
         raise ValueError(f"export: the symbolic sizes of the arguments are of {len(scopes)} scopes, "
@@ -105,7 +106,7 @@ def _export(fun_jit: Any, platforms: tuple[str, ...], checks: tuple[DisabledSafe
         if last is None:
             _check_program(f"export of `{traced.fun_name}`", traced.jaxpr)
             for p in platforms:
-                if len(_lowered(f"export of `{traced.fun_name}`", traced, p).placement.devices) > 1:
+                if len(_lower_traced(f"export of `{traced.fun_name}`", traced, p).placement.devices) > 1:
                     raise ValueError(f"export of `{traced.fun_name}`: with symbolic sizes it must run on one device; got "
                                      "a function on several")
         elif traced.out_tree != last.out_tree:
@@ -117,8 +118,8 @@ def _export(fun_jit: Any, platforms: tuple[str, ...], checks: tuple[DisabledSafe
 
     name = getattr(fun_jit, "__name__", "function")
     call = f"export of `{name}`"
-    family, out_avals = saved(call, lambda: family_of(trace, scope, sizes, call))
-    in_avals = _symbolic([x for x in flat if _is_spec(x)], rows, at)
+    family, out_avals = convert_program_error(call, lambda: make_family(trace, scope, sizes, call))
+    in_avals = _make_symbolic_avals([x for x in flat if _is_spec(x)], rows, at)
     check_solvable(call, in_avals, family.names)
     return Exported(fun_name=last.fun_name, in_tree=last.in_tree, in_avals=in_avals, out_tree=last.out_tree,
                     out_avals=out_avals,
@@ -126,7 +127,8 @@ def _export(fun_jit: Any, platforms: tuple[str, ...], checks: tuple[DisabledSafe
                     keep_unused=last.keep_unused)
 
 
-def _symbolic(specs: Sequence[Any], rows: Sequence[Sequence[ShapedArray]], values: Mapping[str, int]) -> list[ShapedArray]:
+def _make_symbolic_avals(specs: Sequence[Any], rows: Sequence[Sequence[ShapedArray]],
+                         values: Mapping[str, int]) -> list[ShapedArray]:
     """The types of the arguments of a program, with the sizes of the specifications: these are what differs between the samples
     (`rows`), in order. Static arguments are none of a program's."""
     left = [*specs]
@@ -143,7 +145,7 @@ def _symbolic(specs: Sequence[Any], rows: Sequence[Sequence[ShapedArray]], value
     return found
 
 
-def _words(tiles: Sequence[Any], count: int) -> tuple[str | None, ...]:
+def _format_shardings(tiles: Sequence[Any], count: int) -> tuple[str | None, ...]:
     return tuple([None if t is None else t.text() for t in tiles]) if len(tiles) == count else (None,) * count
 
 
@@ -157,7 +159,7 @@ def _check_program(call: str, program: ClosedJaxpr) -> None:
                              "Leave the call out, or make it where the exported function is called")
 
 
-def _lowered(call: str, traced: Any, platform: str) -> Any:
+def _lower_traced(call: str, traced: Any, platform: str) -> Any:
     try:
         return traced.lower(platform=platform)
     except MissingRuleError as e:

@@ -17,11 +17,11 @@ from lamina_tracing import jit
 from lamina_tracing.extend import eval_jaxpr, get_arg_avals
 
 from .disabled_checks import DisabledSafetyCheck
-from .vjp import pulled_back
+from .vjp import export_vjp
 from .symbolic_dim import evaluate
 from .shape_polymorphism import Family
-from .serialization import read, written
-from .solve_dims import flat_arguments, sizes_of
+from .serialization import deserialize_exported, serialize_exported
+from .solve_dims import flatten_arguments, solve_sizes
 
 __all__ = ["CALLING_CONVENTION", "Exported", "default_export_platform", "deserialize"]
 
@@ -91,20 +91,23 @@ class Exported:
         >>> export(jit(lambda x: x * x.shape[0]))(shapes).call(np.ones(4, np.float32))
         Array([4., 4., 4., 4.], dtype=float32)
         """
-        devices = None if self.nr_devices == 1 and _platform() in self.platforms else self._devices(args, kwargs)
+        on_default = self.nr_devices == 1 and _get_platform() in self.platforms
+        devices = None if on_default else self._choose_devices(args, kwargs)
         made = self._jitted.get(devices)
         if made is None:
-            made = self._jitted[devices] = self._made_for(devices)
-        return made(*args, **kwargs) if devices is None and not self._zeros else self._flat_call(made, args, kwargs)
+            made = self._jitted[devices] = self._make_jitted(devices)
+        if devices is None and not self._has_float0:
+            return made(*args, **kwargs)
+        return self._call_flat(made, args, kwargs)
 
     @functools.cached_property
-    def _zeros(self) -> bool:
+    def _has_float0(self) -> bool:
         """Whether there are arguments or results of no type that a program has: cotangents of integers."""
         return any(a.dtype == dtypes.float0 for a in (*self.in_avals, *self.out_avals))
 
-    def _flat_call(self, made: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _call_flat(self, made: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         call = f"call of exported `{self.fun_name}`"
-        flat = flat_arguments(call, self.in_tree, args, kwargs)
+        flat = flatten_arguments(call, self.in_tree, args, kwargs)
         for i, (x, a) in enumerate(zip(flat, self.in_avals)):
             if a.dtype == dtypes.float0 and getattr(x, "dtype", None) != dtypes.float0:
                 raise ValueError(f"{call}: args[{i}] must be of dtype float0, as the cotangent of integers is: "
@@ -112,39 +115,39 @@ class Exported:
                                  f"lamina.dtypes.float0); got {type(x).__name__} of dtype {getattr(x, 'dtype', None)}")
         outs = iter(made(*[x for x, a in zip(flat, self.in_avals) if a.dtype != dtypes.float0]))
         at: dict[str, int] = {}
-        if self._zeros and self.uses_global_constants:
-            at = self._sizes(call, [ShapedArray(np.shape(x), a.dtype) for x, a in zip(flat, self.in_avals)])
+        if self._has_float0 and self.uses_global_constants:
+            at = self._compute_sizes(call, [ShapedArray(np.shape(x), a.dtype) for x, a in zip(flat, self.in_avals)])
         return trees.tree_unflatten(self.out_tree, [
             np.zeros([evaluate(n, at) for n in a.shape], dtypes.float0) if a.dtype == dtypes.float0 else next(outs)
             for a in self.out_avals])
 
-    def _made_for(self, devices: tuple[Any, ...] | None) -> Callable[..., Any]:
+    def _make_jitted(self, devices: tuple[Any, ...] | None) -> Callable[..., Any]:
         """Return the jitted function: of the arguments as they come, or of flat ones if they have shardings over several
         devices, or if some have dtype float0, which programs do not have."""
-        call, flat_ones = f"call of exported `{self.fun_name}`", devices is not None or self._zeros
+        call, flat_ones = f"call of exported `{self.fun_name}`", devices is not None or self._has_float0
         taken = [i for i, a in enumerate(self.in_avals) if a.dtype != dtypes.float0]
 
         def exported(*args: Any, **kwargs: Any) -> Any:
-            flat = [*args] if flat_ones else flat_arguments(call, self.in_tree, args, kwargs)
+            flat = [*args] if flat_ones else flatten_arguments(call, self.in_tree, args, kwargs)
             tree = trees.tree_structure((tuple(taken), {})) if flat_ones else self.in_tree
             avals = iter(get_arg_avals(call, self.fun_name, flat, tree))
             every = [a if a.dtype == dtypes.float0 else next(avals) for a in self.in_avals]
-            outs = eval_jaxpr(self._family.at(self._sizes(call, every)), flat)
+            outs = eval_jaxpr(self._family.instantiate(self._compute_sizes(call, every)), flat)
             return outs if flat_ones else trees.tree_unflatten(self.out_tree, outs)
 
         exported.__name__ = exported.__qualname__ = self.fun_name
         if devices is None:
             return jit(exported)
-        ins, outs = (self._shardings([text for text, a in zip(words, avals) if a.dtype != dtypes.float0], devices) for words,
-                     avals in (
-            (self.in_shardings_hlo, self.in_avals), (self.out_shardings_hlo, self.out_avals)))
+        ins, outs = (
+            self._make_shardings([text for text, a in zip(texts, avals) if a.dtype != dtypes.float0], devices)
+            for texts, avals in ((self.in_shardings_hlo, self.in_avals), (self.out_shardings_hlo, self.out_avals)))
         return jit(exported, in_shardings=tuple(ins), out_shardings=list(outs))
 
-    def _sizes(self, call: str, avals: Sequence[ShapedArray]) -> dict[str, int]:
-        return sizes_of(call, self.in_tree, self.in_avals, avals, self._family.scope, self._family.names,
-                        DisabledSafetyCheck.shape_assertions() not in self.disabled_safety_checks)
+    def _compute_sizes(self, call: str, avals: Sequence[ShapedArray]) -> dict[str, int]:
+        return solve_sizes(call, self.in_tree, self.in_avals, avals, self._family.scope, self._family.names,
+                           DisabledSafetyCheck.shape_assertions() not in self.disabled_safety_checks)
 
-    def _devices(self, args: Any, kwargs: Any) -> tuple[Any, ...] | None:
+    def _choose_devices(self, args: Any, kwargs: Any) -> tuple[Any, ...] | None:
         """The devices to run on; None: where the arguments are.
 
         Raises:
@@ -168,7 +171,7 @@ class Exported:
         return tuple(every[:self.nr_devices])
 
     @staticmethod
-    def _shardings(texts: Sequence[str | None], devices: Sequence[Any]) -> list[Any]:
+    def _make_shardings(texts: Sequence[str | None], devices: Sequence[Any]) -> list[Any]:
         return [None if text is None else runtime.GSPMDSharding(devices, text) for text in texts]
 
     def in_shardings_jax(self, mesh: Any) -> tuple[Any, ...]:
@@ -177,7 +180,7 @@ class Exported:
         Args:
           mesh: a `Mesh`; only its devices count, in its order.
         """
-        return self._on_mesh("in_shardings_jax", self.in_shardings_hlo, mesh)
+        return self._shardings_on_mesh("in_shardings_jax", self.in_shardings_hlo, mesh)
 
     def out_shardings_jax(self, mesh: Any) -> tuple[Any, ...]:
         """Return the sharding of each result on a mesh of `nr_devices` devices, or None.
@@ -185,14 +188,14 @@ class Exported:
         Args:
           mesh: a `Mesh`; only its devices count, in its order.
         """
-        return self._on_mesh("out_shardings_jax", self.out_shardings_hlo, mesh)
+        return self._shardings_on_mesh("out_shardings_jax", self.out_shardings_hlo, mesh)
 
-    def _on_mesh(self, name: str, words: Sequence[str | None], mesh: Any) -> tuple[Any, ...]:
+    def _shardings_on_mesh(self, name: str, words: Sequence[str | None], mesh: Any) -> tuple[Any, ...]:
         devices = [*np.asarray(mesh.devices).flat]
         if len(devices) != self.nr_devices:
             raise ValueError(f"Exported.{name}: `{self.fun_name}` runs on {self.nr_devices} devices; the mesh has "
                              f"{len(devices)}")
-        return tuple(self._shardings(words, devices))
+        return tuple(self._make_shardings(words, devices))
 
     @property
     def in_shardings(self) -> tuple[Any, ...]:
@@ -228,13 +231,14 @@ class Exported:
         if {*sizes} != {*names}:
             raise ValueError(f"Exported.at_sizes: `{self.fun_name}` has the sizes {', '.join(names) or 'none'}; got "
                              f"{', '.join(sizes) or 'none'}")
-        broken = self._family.scope.broken(sizes)
+        broken = self._family.scope.find_broken(sizes)
         if broken:
             raise ValueError(f"Exported.at_sizes: {sizes} breaks {broken}")
-        program = self._family.at(sizes)
-        return self._like(in_avals=program.in_avals, out_avals=program.out_avals, family=Family.of(program))
+        program = self._family.instantiate(sizes)
+        return self._replace(in_avals=program.in_avals, out_avals=program.out_avals,
+                             family=Family.from_program(program))
 
-    def _like(self, **changed: Any) -> Exported:
+    def _replace(self, **changed: Any) -> Exported:
         return Exported(**{**dict(
             fun_name=self.fun_name, in_tree=self.in_tree, in_avals=self.in_avals, out_tree=self.out_tree,
             out_avals=self.out_avals,
@@ -243,15 +247,15 @@ class Exported:
             keep_unused=self._keep_unused), **changed})
 
     # --- modules --------------------------------------------------------------------------------------------------------
-    def _lowered(self, platform: str | None = None) -> Lowered:
+    def _lower(self, platform: str | None = None) -> Lowered:
         if self.uses_global_constants:
             raise ValueError(f"the module of `{self.fun_name}`: its sizes {', '.join(self._family.names)} are symbolic, and a "
                              "module is of one choice of sizes: at_sizes(...) has it")
         if platform is not None and platform not in self.platforms:
             raise ValueError(f"the module of `{self.fun_name}`: platform must be one of {', '.join(self.platforms)}; got "
                              f"{platform!r}")
-        return lower(self._family.at({}), name=self.fun_name, platform=platform or self.platforms[0], inline_limit=None,
-                     keep_unused=self._keep_unused)
+        return lower(self._family.instantiate({}), name=self.fun_name, platform=platform or self.platforms[0],
+                     inline_limit=None, keep_unused=self._keep_unused)
 
     def mlir_module(self, platform: str | None = None) -> str:
         """The StableHLO text of its module.
@@ -261,13 +265,13 @@ class Exported:
         Raises:
           ValueError: sizes are symbolic; or the platform is none of its own.
         """
-        return self._lowered(platform).as_text()
+        return self._lower(platform).as_text()
 
     @functools.cached_property
     def mlir_module_serialized(self) -> bytes:
         """The module for the first platform as portable StableHLO; as MLIR bytecode if the function contains maps over
         devices, which have no portable form."""
-        lowered = self._lowered()
+        lowered = self._lower()
         return lowered.bytecode() if lowered.shardy else as_portable_artifact(lowered)
 
     @property
@@ -300,7 +304,7 @@ class Exported:
           ValueError: something in it has no derivative in reverse.
         """
         if self._derivative is None:
-            self._derivative = Exported(**pulled_back(self))
+            self._derivative = Exported(**export_vjp(self))
         return self._derivative
 
     def serialize(self, vjp_order: int = 0) -> bytearray:
@@ -312,10 +316,10 @@ class Exported:
         Raises:
           NotImplementedError: its arguments or results hold a class of nodes that was not registered for this.
         """
-        return bytearray(written(self, vjp_order))
+        return bytearray(serialize_exported(self, vjp_order))
 
 
-def _platform() -> str:
+def _get_platform() -> str:
     return runtime.lowering_platform(runtime.devices()[0])
 
 
@@ -325,7 +329,7 @@ def default_export_platform() -> str:
     >>> default_export_platform()
     'cpu'
     """
-    return _platform()
+    return _get_platform()
 
 
 def deserialize(blob: bytes | bytearray) -> Exported:
@@ -344,4 +348,4 @@ def deserialize(blob: bytes | bytearray) -> Exported:
     >>> deserialize(saved).call(np.zeros(2, np.float32))
     Array([1., 1.], dtype=float32)
     """
-    return read(blob, Exported)
+    return deserialize_exported(blob, Exported)

@@ -15,11 +15,12 @@ from lamina_ir.extend import register_node_serialization, treedef_from_json, tre
 
 from ._version import __version__
 from .disabled_checks import DisabledSafetyCheck
-from .symbolic_dim import SymbolicDim, variables
+from .symbolic_dim import SymbolicDim, find_variables
 from .shape_polymorphism import Family
-from .symbolic_scope import SymbolicScope, parsed
+from .symbolic_scope import SymbolicScope, parse_dim
 
-__all__ = ["read", "register_namedtuple_serialization", "register_pytree_node_serialization", "written"]
+__all__ = ["deserialize_exported", "register_namedtuple_serialization", "register_pytree_node_serialization",
+           "serialize_exported"]
 
 MAGIC = b"\x89LAMEXP\n"
 FORMAT = 1
@@ -71,7 +72,7 @@ def register_namedtuple_serialization(nodetype: type, *, serialized_name: str) -
 
 
 # --- trees ------------------------------------------------------------------------------------------------------------------
-def _words(tree: Any) -> Any:
+def _serialize_tree(tree: Any) -> Any:
     try:
         return treedef_to_json(tree)
     except ValueError as e:
@@ -79,7 +80,7 @@ def _words(tree: Any) -> Any:
                                   "with register_namedtuple_serialization or register_pytree_node_serialization") from None
 
 
-def _tree(words: Any) -> Any:
+def _deserialize_tree(words: Any) -> Any:
     try:
         return treedef_from_json(words)
     except ValueError as e:
@@ -88,37 +89,37 @@ def _tree(words: Any) -> Any:
 
 
 # --- functions --------------------------------------------------------------------------------------------------------------
-def _aval_words(a: ShapedArray) -> list[Any]:
+def _serialize_aval(a: ShapedArray) -> list[Any]:
     name = "float0" if a.dtype == dtypes.float0 else dtypes.short_name(a.dtype)
     return [name, [n if type(n) is int else str(n) for n in a.shape], int(a.weak_type)]
 
 
-def _aval(words: Any, scope: SymbolicScope) -> ShapedArray:
+def _deserialize_aval(words: Any, scope: SymbolicScope) -> ShapedArray:
     name, shape, weak = words
     dtype = dtypes.float0 if name == "float0" else dtypes.from_short_name(name)
-    return ShapedArray(tuple([n if type(n) is int else parsed(n, scope) for n in shape]), dtype, bool(weak))
+    return ShapedArray(tuple([n if type(n) is int else parse_dim(n, scope) for n in shape]), dtype, bool(weak))
 
 
-def written(e: Any, vjp_order: int = 0) -> bytes:
+def serialize_exported(e: Any, vjp_order: int = 0) -> bytes:
     """The bytes of an `Exported`, with so many derivatives."""
     if type(vjp_order) is not int or vjp_order < 0:
         raise ValueError(f"serialize: vjp_order must be an int of at least 0; got {vjp_order!r}")
     family = e._family
     program = join_saved(family.header, family.buffers)
     header = json.dumps({
-        "writer": f"lamina-export {__version__}", "name": e.fun_name, "in_tree": _words(e.in_tree),
-        "out_tree": _words(e.out_tree), "ins": [_aval_words(a) for a in e.in_avals],
-        "outs": [_aval_words(a) for a in e.out_avals], "platforms": e.platforms,
+        "writer": f"lamina-export {__version__}", "name": e.fun_name, "in_tree": _serialize_tree(e.in_tree),
+        "out_tree": _serialize_tree(e.out_tree), "ins": [_serialize_aval(a) for a in e.in_avals],
+        "outs": [_serialize_aval(a) for a in e.out_avals], "platforms": e.platforms,
         "left_out": [str(c) for c in e.disabled_safety_checks], "devices": e.nr_devices, "lies": [e.in_shardings_hlo,
                                                                                                   e.out_shardings_hlo],
         "unused": e._keep_unused, "names": family.names, "constraints": family.scope.constraints,
         "holes": [[path, form, str(x) if isinstance(x, SymbolicDim) else x] for path, form, x in family.holes],
     }, separators=(",", ":")).encode()
-    body = header + program + (written(e.vjp(), vjp_order - 1) if vjp_order else b"")
+    body = header + program + (serialize_exported(e.vjp(), vjp_order - 1) if vjp_order else b"")
     return _HEAD.pack(MAGIC, FORMAT, 0, hashlib.sha256(body).digest(), len(header), len(program)) + body
 
 
-def read(blob: bytes | bytearray, make: Callable[..., Any]) -> Any:
+def deserialize_exported(blob: bytes | bytearray, make: Callable[..., Any]) -> Any:
     """What `make`, the class of exported functions, makes of the bytes; see `deserialize`."""
     if not isinstance(blob, (bytes, bytearray, memoryview)):
         raise TypeError(f"deserialize: expected bytes; got {type(blob).__name__}. Open files in binary mode ('rb')")
@@ -135,15 +136,16 @@ def read(blob: bytes | bytearray, make: Callable[..., Any]) -> Any:
     try:
         w = json.loads(body[:n_header])
         scope = SymbolicScope(w["constraints"])
-        holes = [(tuple(path), str(form), parsed(x, scope) if isinstance(x, str) else int(x)) for path, form, x in w["holes"]]
+        holes = [(tuple(path), str(form), parse_dim(x, scope) if isinstance(x, str) else int(x))
+                 for path, form, x in w["holes"]]
         family = Family(*split_saved(body[n_header:n_header + n_program]), holes, scope, [str(n) for n in w["names"]])
-        ins, outs = ([_aval(a, scope) for a in w[k]] for k in ("ins", "outs"))
-        if not variables([n for a in (*ins, *outs) for n in a.shape] + [e for *_, e in holes]) <= {*family.names}:
+        ins, outs = ([_deserialize_aval(a, scope) for a in w[k]] for k in ("ins", "outs"))
+        if not find_variables([n for a in (*ins, *outs) for n in a.shape] + [e for *_, e in holes]) <= {*family.names}:
             raise ValueError("deserialize: the function is malformed (it has sizes without a name)")
         if not family.names:
-            family.at({})  # what it holds is well formed, or is refused now
+            family.instantiate({})  # what it holds is well formed, or is refused now
         rest = body[n_header + n_program:]
-        trees_of = [_tree(w[k]) for k in ("in_tree", "out_tree")]
+        trees_of = [_deserialize_tree(w[k]) for k in ("in_tree", "out_tree")]
         if [t.num_leaves for t in trees_of] != [len(ins), len(outs)]:
             raise ValueError("deserialize: the function is malformed (its structures and types do not fit)")
         return make(
@@ -152,7 +154,7 @@ def read(blob: bytes | bytearray, make: Callable[..., Any]) -> Any:
             disabled_safety_checks=[DisabledSafetyCheck(str(c)) for c in w["left_out"]], family=family,
             nr_devices=int(w["devices"]),
             in_shardings_hlo=w["lies"][0], out_shardings_hlo=w["lies"][1], keep_unused=bool(w["unused"]),
-            vjp=read(rest, make) if rest else None)
+            vjp=deserialize_exported(rest, make) if rest else None)
     except LaminaError as e:
         raise ValueError(f"deserialize: {e}") from e
     except (KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError, AssertionError) as e:

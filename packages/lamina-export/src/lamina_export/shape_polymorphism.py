@@ -17,11 +17,11 @@ import numpy as np
 from lamina_ir import (ClosedJaxpr, ProgramError, ShapedArray, alpha_equal, dtypes, dumps, evaluate as run, loads,
                        split_saved, join_saved)
 
-from .symbolic_dim import evaluate, variables
-from .fit_dim_expressions import FORMS, Fit, samples_needed
-from .symbolic_scope import SymbolicScope, parsed
+from .symbolic_dim import evaluate, find_variables
+from .fit_dim_expressions import FORMS, Fit, count_samples
+from .symbolic_scope import SymbolicScope, parse_dim
 
-__all__ = ["Family", "Hole", "Sizes", "family_of", "saved"]
+__all__ = ["Family", "Hole", "Sizes", "convert_program_error", "make_family"]
 
 Sizes = Mapping[str, int]
 Hole = tuple[tuple[Any, ...], str, Any]  # where in the header, the form, the expression
@@ -44,10 +44,10 @@ class Family:
 
     def __init__(self, header: Any, buffers: bytes, holes: Sequence[Hole], scope: SymbolicScope, names: Sequence[str]) -> None:
         self.header, self.buffers, self.holes, self.scope, self.names = header, buffers, tuple(holes), scope, tuple(names)
-        self._made: dict[tuple[int, ...], ClosedJaxpr] = {}
+        self._made: dict[tuple[int, ...], ClosedJaxpr] = {}  # a name in pickles
 
     @staticmethod
-    def of(program: ClosedJaxpr) -> Family:
+    def from_program(program: ClosedJaxpr) -> Family:
         """That of one program, without symbolic sizes.
 
         Raises:
@@ -62,7 +62,7 @@ class Family:
         """The program at some sizes."""
         return next(iter(self._made.values()), None) or loads(join_saved(self.header, self.buffers))
 
-    def at(self, sizes: Sizes) -> ClosedJaxpr:
+    def instantiate(self, sizes: Sizes) -> ClosedJaxpr:
         """The program at these sizes, checked.
 
         Raises:
@@ -77,7 +77,7 @@ class Family:
                     place = header
                     for k in path[:-1]:
                         place = place[k]
-                    place[path[-1]] = _written(form, evaluate(n, sizes), place, header)
+                    place[path[-1]] = _format_value(form, evaluate(n, sizes), place, header)
             except (KeyError, IndexError, TypeError, ValueError, ArithmeticError) as e:
                 raise ProgramError(f"the program of a family is malformed ({type(e).__name__}: {e})") from e
             found = loads(join_saved(header, self.buffers))
@@ -87,7 +87,7 @@ class Family:
         return found
 
 
-def _written(form: str, n: int, place: Any, header: Any) -> Any:
+def _format_value(form: str, n: int, place: Any, header: Any) -> Any:
     """A number as a saved program has it there: an int, a float, its text, or the bytes of a literal."""
     if form == "size":
         return n
@@ -99,7 +99,7 @@ def _written(form: str, n: int, place: Any, header: Any) -> Any:
     return float(value) if kind == "float" else repr(float(value))
 
 
-def saved(call: str, make: Callable[[], Any]) -> Any:
+def convert_program_error(call: str, make: Callable[[], Any]) -> Any:
     """What `make` gives; ValueError with the name of the call where a program cannot be saved."""
     try:
         return make()
@@ -108,29 +108,29 @@ def saved(call: str, make: Callable[[], Any]) -> Any:
 
 
 # --- samples --------------------------------------------------------------------------------------------------------------
-def _allowed(scope: SymbolicScope, names: Sequence[str], sizes: Sequence[Any]) -> Callable[[Sizes], bool]:
+def _make_size_check(scope: SymbolicScope, names: Sequence[str], sizes: Sequence[Any]) -> Callable[[Sizes], bool]:
     """Whether arguments may be of these sizes."""
-    return lambda values: scope.broken(values) is None and all(evaluate(n, values) >= 0 for n in sizes)
+    return lambda values: scope.find_broken(values) is None and all(evaluate(n, values) >= 0 for n in sizes)
 
 
-def _of_each(scope: SymbolicScope, names: Sequence[str], count: int) -> dict[str, tuple[list[int], list[int]]]:
+def _sizes_per_name(scope: SymbolicScope, names: Sequence[str], count: int) -> dict[str, tuple[list[int], list[int]]]:
     """Per name: numbers in a row that it may be, as far as it alone is concerned, and others farther apart."""
     found = {}
     for j, name in enumerate(names):
-        low, high = scope.bounds(parsed(name, scope))
+        low, high = scope.bounds(parse_dim(name, scope))
         low, high = max(int(low), 1), min(high, 1e6)
         start = max(low, min(_FIRST + _APART * j, int(high) - count))
-        alone = [n for n in range(start, min(start + _TRIES, int(high) + 1)) if scope.broken({name: n}) is None]
+        alone = [n for n in range(start, min(start + _TRIES, int(high) + 1)) if scope.find_broken({name: n}) is None]
         if not alone:
             raise ValueError(f"export: no size was found that {name!r} may have with the constraints {list(scope.constraints)}")
         found[name] = alone[:count], [next((n for n in alone if n >= w), alone[-1]) for w in _WIDE]
     return found
 
 
-def _samples(scope: SymbolicScope, names: Sequence[str], sizes: Sequence[Any]) -> list[dict[str, int]]:
+def _choose_samples(scope: SymbolicScope, names: Sequence[str], sizes: Sequence[Any]) -> list[dict[str, int]]:
     """Sizes at which programs are written down to be put into one."""
-    draw, count, may_be = random.Random(0), samples_needed(len(names)), _allowed(scope, names, sizes)
-    of_each = _of_each(scope, names, count)
+    draw, count, may_be = random.Random(0), count_samples(len(names)), _make_size_check(scope, names, sizes)
+    of_each = _sizes_per_name(scope, names, count)
     found: dict[tuple[int, ...], dict[str, int]] = {}
 
     def add(values: Sequence[int]) -> None:
@@ -154,10 +154,11 @@ def _samples(scope: SymbolicScope, names: Sequence[str], sizes: Sequence[Any]) -
     return [*found.values()]
 
 
-def _trials(scope: SymbolicScope, names: Sequence[str], sizes: Sequence[Any]) -> Iterator[tuple[dict[str, int], bool]]:
+def _iterate_trials(scope: SymbolicScope, names: Sequence[str],
+                    sizes: Sequence[Any]) -> Iterator[tuple[dict[str, int], bool]]:
     """Other sizes at which the one program is tried, and whether they are small."""
-    draw, may_be = random.Random(1), _allowed(scope, names, sizes)
-    of_each = _of_each(scope, names, 8)
+    draw, may_be = random.Random(1), _make_size_check(scope, names, sizes)
+    of_each = _sizes_per_name(scope, names, 8)
     seen = set()
     for few, small in ((_SMALL, True), (_LARGE, False)):
         rows = [[n] * len(names) for n in few] + [[draw.choice(few) for _ in names] for _ in range(8 if len(names) > 1 else 0)]
@@ -174,8 +175,8 @@ class _Unlike(Exception):
     """Programs that no expressions make one; says where they differ."""
 
 
-def family_of(trace: Callable[[Sizes], ClosedJaxpr], scope: SymbolicScope, sizes: Sequence[Any],
-              call: str) -> tuple[Family, tuple[ShapedArray, ...]]:
+def make_family(trace: Callable[[Sizes], ClosedJaxpr], scope: SymbolicScope, sizes: Sequence[Any],
+                call: str) -> tuple[Family, tuple[ShapedArray, ...]]:
     """The one program of all sizes, and the types of its results.
 
     Args:
@@ -186,8 +187,8 @@ def family_of(trace: Callable[[Sizes], ClosedJaxpr], scope: SymbolicScope, sizes
       ValueError: what the function does depends on sizes in a way that no expression says, or that is not the same for all
         sizes.
     """
-    names = sorted(variables(sizes))
-    samples = _samples(scope, names, sizes)
+    names = sorted(find_variables(sizes))
+    samples = _choose_samples(scope, names, sizes)
     programs = [trace(sample) for sample in samples]
     saved = [split_saved(dumps(p)) for p in programs]
     # Where two sizes are the same by chance, types are fewer: such samples are tried, not put together.
@@ -200,17 +201,17 @@ def family_of(trace: Callable[[Sizes], ClosedJaxpr], scope: SymbolicScope, sizes
         if len({saved[i][1] for i in chosen}) > 1:
             raise _Unlike("an array that it holds as a constant is another at other sizes. Make it of the argument's shape "
                           "with lamina.numpy, inside of the function")
-        holes = _holes([saved[i][0] for i in chosen], fit)
-        out_avals = _types([programs[i].out_avals for i in chosen], fit)
+        holes = _find_holes([saved[i][0] for i in chosen], fit)
+        out_avals = _fit_avals([programs[i].out_avals for i in chosen], fit)
     except _Unlike as e:
         raise ValueError(f"{call}: the function is not one program for all sizes of {', '.join(names)}: {e}") from None
     header, buffers = saved[chosen[0]]
     made = Family(header, buffers, holes, scope, names)
     rest = [(sample, program, False) for i, (sample, program) in enumerate(zip(samples, programs)) if i not in chosen]
-    for sample, small in _trials(scope, names, sizes):
+    for sample, small in _iterate_trials(scope, names, sizes):
         rest.append((sample, trace(sample), small))
     for sample, program, small in rest:
-        wrong = _differs(made, sample, program, small)
+        wrong = _find_difference(made, sample, program, small)
         if wrong:
             at = ", ".join([f"{n} = {v}" for n, v in sample.items()])
             raise ValueError(f"{call}: the function is not one program for all sizes of {', '.join(names)}: at {at} {wrong}. "
@@ -219,7 +220,7 @@ def family_of(trace: Callable[[Sizes], ClosedJaxpr], scope: SymbolicScope, sizes
     return made, out_avals
 
 
-def _holes(headers: Sequence[Any], fit: Fit) -> list[Hole]:
+def _find_holes(headers: Sequence[Any], fit: Fit) -> list[Hole]:
     """Return the fields in which these headers differ, each with its expression."""
     holes: list[Hole] = []
     stack: list[tuple[tuple[Any, ...], list[Any]]] = [((), [*headers])]
@@ -228,30 +229,30 @@ def _holes(headers: Sequence[Any], fit: Fit) -> list[Hole]:
         first = those[0]
         kinds = {type(x) for x in those}
         if len(kinds) > 1 or isinstance(first, (list, dict)) and len({len(x) for x in those}) > 1:
-            raise _Unlike(f"{_where(path, headers[0])} is of another form at other sizes")
+            raise _Unlike(f"{_describe_place(path, headers[0])} is of another form at other sizes")
         if isinstance(first, dict):
             if any(x.keys() != first.keys() for x in those):
-                raise _Unlike(f"{_where(path, headers[0])} is of another form at other sizes")
+                raise _Unlike(f"{_describe_place(path, headers[0])} is of another form at other sizes")
             stack += [((*path, k), [x[k] for x in those]) for k in reversed(first)]
         elif isinstance(first, list):
             if all(x == first for x in those[1:]):
                 continue
             stack += [((*path, i), [x[i] for x in those]) for i in reversed(range(len(first)))]
         elif any(x != first for x in those):
-            holes.append((path, *_fitted(path, those, fit, headers)))
+            holes.append((path, *_fit_field(path, those, fit, headers)))
     return holes
 
 
-def _fitted(path: tuple[Any, ...], those: list[Any], fit: Fit, headers: Sequence[Any]) -> tuple[str, Any]:
+def _fit_field(path: tuple[Any, ...], those: list[Any], fit: Fit, headers: Sequence[Any]) -> tuple[str, Any]:
     first = those[0]
     if type(first) is int:
         if path[-1] == 0 and len(path) > 2 and path[-2] == "eqns" or "buffers" in path[:1]:
-            raise _Unlike(f"{_where(path, headers[0])} is of another form at other sizes")
-        e = fit.whole(those)
+            raise _Unlike(f"{_describe_place(path, headers[0])} is of another form at other sizes")
+        e = fit.fit_ints(those)
         if e is not None:
             return "size", e
     elif type(first) is float:
-        real = fit.real(those, float)
+        real = fit.fit_floats(those, float)
         if real is not None:
             return f"float {real[0]}", real[1]
     elif type(first) is str:
@@ -263,26 +264,26 @@ def _fitted(path: tuple[Any, ...], those: list[Any], fit: Fit, headers: Sequence
             if dtype.kind in "iufV":
                 values = [np.frombuffer(bytes.fromhex(x), dtype)[0] for x in those]
                 if dtype.kind in "iu":
-                    e = fit.whole([int(v) for v in values])
+                    e = fit.fit_ints([int(v) for v in values])
                     if e is not None:
                         return "literal number", e
                 else:
-                    real = fit.real([float(v) for v in values], lambda x: float(np.asarray(x, dtype)))
+                    real = fit.fit_floats([float(v) for v in values], lambda x: float(np.asarray(x, dtype)))
                     if real is not None:
                         return f"literal {real[0]}", real[1]
         elif path[-1] == "float":
-            real = fit.real([float(x) for x in those], float)
+            real = fit.fit_floats([float(x) for x in those], float)
             if real is not None:
                 return f"text {real[0]}", real[1]
-    shown = ", ".join([f"{x} at {_sample(s)}" for x, s in list(zip(those, fit.samples))[:3]])
-    raise _Unlike(f"no expression was found for {_where(path, headers[0])}: {shown}")
+    shown = ", ".join([f"{x} at {_format_sample(s)}" for x, s in list(zip(those, fit.samples))[:3]])
+    raise _Unlike(f"no expression was found for {_describe_place(path, headers[0])}: {shown}")
 
 
-def _sample(sample: Sizes) -> str:
+def _format_sample(sample: Sizes) -> str:
     return ", ".join([f"{n}={v}" for n, v in sample.items()])
 
 
-def _where(path: tuple[Any, ...], header: Any) -> str:
+def _describe_place(path: tuple[Any, ...], header: Any) -> str:
     """Describe a place in a saved program for error messages."""
     if len(path) > 3 and path[0] == "programs" and path[2] == "eqns":
         eqn = header["programs"][path[1]]["eqns"][path[3]]
@@ -292,7 +293,7 @@ def _where(path: tuple[Any, ...], header: Any) -> str:
     return {"avals": "a type", "programs": "the list of operations"}.get(path[0] if path else "", "the program")
 
 
-def _types(rows: Sequence[Sequence[ShapedArray]], fit: Fit) -> tuple[ShapedArray, ...]:
+def _fit_avals(rows: Sequence[Sequence[ShapedArray]], fit: Fit) -> tuple[ShapedArray, ...]:
     """The types of results, with expressions as sizes."""
     if len({len(row) for row in rows}) > 1:
         raise _Unlike("it gives another number of results at other sizes")
@@ -302,7 +303,7 @@ def _types(rows: Sequence[Sequence[ShapedArray]], fit: Fit) -> tuple[ShapedArray
             raise _Unlike(f"a result is of type {those[0].str_long()} and {those[-1].str_long()}")
         shape = []
         for sizes in zip(*[a.shape for a in those]):
-            e = fit.whole(sizes)
+            e = fit.fit_ints(sizes)
             if e is None:
                 raise _Unlike(f"no expression was found for the size of a result: {', '.join(map(str, sizes[:3]))}, ...")
             shape.append(e)
@@ -310,10 +311,10 @@ def _types(rows: Sequence[Sequence[ShapedArray]], fit: Fit) -> tuple[ShapedArray
     return tuple(found)
 
 
-def _differs(made: Family, sample: Sizes, program: ClosedJaxpr, small: bool) -> str | None:
+def _find_difference(made: Family, sample: Sizes, program: ClosedJaxpr, small: bool) -> str | None:
     """What is wrong with the program that a family gives at a sample; None: it is, or computes, that one."""
     try:
-        given = made.at(sample)
+        given = made.instantiate(sample)
     except ProgramError as e:
         return f"its program is not well formed ({e})"
     if alpha_equal(given, program):
@@ -322,13 +323,13 @@ def _differs(made: Family, sample: Sizes, program: ClosedJaxpr, small: bool) -> 
         if [a.strip_weak_type() for a in got] != [a.strip_weak_type() for a in wanted]:
             return f"it {does} {', '.join([a.str_long() for a in wanted])}, and not {', '.join([a.str_long() for a in got])}"
     if small and sum([a.size for a in program.in_avals]) <= _MOST_ELEMENTS:
-        args = _drawn(program)
-        if args is not None and _same(run(given, *args), run(program, *args)):
+        args = _draw_arguments(program)
+        if args is not None and _is_close(run(given, *args), run(program, *args)):
             return None  # written otherwise, as where a sum over one element is left out
     return "it does other operations"
 
 
-def _drawn(program: ClosedJaxpr) -> list[Any] | None:
+def _draw_arguments(program: ClosedJaxpr) -> list[Any] | None:
     """Arguments at random; None where they, or results, are of types that have no numbers."""
     if any(dtypes.issubdtype(a.dtype, dtypes.extended) for a in (*program.in_avals, *program.out_avals)):
         return None
@@ -339,7 +340,7 @@ def _drawn(program: ClosedJaxpr) -> list[Any] | None:
     return found
 
 
-def _same(got: Sequence[Any], wanted: Sequence[Any]) -> bool:
+def _is_close(got: Sequence[Any], wanted: Sequence[Any]) -> bool:
     for g, w in zip(got, wanted):
         g, w = np.asarray(g), np.asarray(w)
         if g.dtype.kind in "biu":

@@ -9,13 +9,13 @@ from lamina_ir import ShapedArray, trees
 from lamina_ir.extend import explain_mismatch
 from lamina_tracing.extend import argument_path
 
-from .symbolic_dim import SymbolicDim, evaluate, variables
+from .symbolic_dim import SymbolicDim, evaluate, find_variables
 from .symbolic_scope import SymbolicScope
 
-__all__ = ["check_solvable", "flat_arguments", "sizes_of"]
+__all__ = ["check_solvable", "flatten_arguments", "solve_sizes"]
 
 
-def flat_arguments(call: str, in_tree: Any, args: Any, kwargs: Any) -> list[Any]:
+def flatten_arguments(call: str, in_tree: Any, args: Any, kwargs: Any) -> list[Any]:
     """The flat arguments.
 
     Raises:
@@ -30,7 +30,7 @@ def flat_arguments(call: str, in_tree: Any, args: Any, kwargs: Any) -> list[Any]
     return flat
 
 
-def _linear(size: Any, known: dict[str, int]) -> tuple[str, int, int] | None:
+def _as_linear(size: Any, known: dict[str, int]) -> tuple[str, int, int] | None:
     """(name, factor, rest) of a size that is `factor * name + rest` where the other names are known."""
     if not isinstance(size, SymbolicDim):
         return None
@@ -41,7 +41,7 @@ def _linear(size: Any, known: dict[str, int]) -> tuple[str, int, int] | None:
         for a, p in m:
             if isinstance(a, str) and a not in known:
                 open_names += [a] * p
-            elif variables([a[1], a[2]] if not isinstance(a, str) else []) <= {*known}:
+            elif find_variables([a[1], a[2]] if not isinstance(a, str) else []) <= {*known}:
                 c *= evaluate(SymbolicDim({((a, p),): 1}, size.scope), known)
             else:
                 return None
@@ -54,9 +54,9 @@ def _linear(size: Any, known: dict[str, int]) -> tuple[str, int, int] | None:
     return (name, factor, rest) if name is not None and factor else None
 
 
-def sizes_of(call: str, in_tree: Any, in_avals: Sequence[ShapedArray], avals: Sequence[ShapedArray],
-             scope: SymbolicScope | None,
-             names: Sequence[str], assertions: bool = True) -> dict[str, int]:
+def solve_sizes(call: str, in_tree: Any, in_avals: Sequence[ShapedArray], avals: Sequence[ShapedArray],
+                scope: SymbolicScope | None,
+                names: Sequence[str], assertions: bool = True) -> dict[str, int]:
     """Compute the symbolic sizes from the types of arguments.
 
     Args:
@@ -66,20 +66,21 @@ def sizes_of(call: str, in_tree: Any, in_avals: Sequence[ShapedArray], avals: Se
     Raises:
       ValueError: they do not fit; the message has the argument, its type and the expected type.
     """
-    def where(i: int) -> str:
+    def describe(i: int) -> str:
         return argument_path(in_tree, i, None, ())
 
     todo: list[tuple[int, int, Any, int]] = []
     for i, (want, got) in enumerate(zip(in_avals, avals)):
         if want.dtype != got.dtype:
-            raise ValueError(f"{call}: {where(i)} must be of dtype {want.dtype}; got {got.str_long()}")
+            raise ValueError(f"{call}: {describe(i)} must be of dtype {want.dtype}; got {got.str_long()}")
         if want.ndim != got.ndim:
-            raise ValueError(f"{call}: {where(i)} must be of rank {want.ndim}, {want.str_long()}; got {got.str_long()}")
+            raise ValueError(f"{call}: {describe(i)} must be of rank {want.ndim}, {want.str_long()}; "
+                             f"got {got.str_long()}")
         for d, (m, n) in enumerate(zip(want.shape, got.shape)):
             if isinstance(m, SymbolicDim):
                 todo.append((i, d, m, n))
             elif m != n:
-                raise ValueError(f"{call}: {where(i)} must be of shape {want.str_long()}; got {got.str_long()}, "
+                raise ValueError(f"{call}: {describe(i)} must be of shape {want.str_long()}; got {got.str_long()}, "
                                  f"whose size {d} is {n} and not {m}")
     known: dict[str, int] = {}
     sources: dict[str, str] = {}
@@ -87,23 +88,24 @@ def sizes_of(call: str, in_tree: Any, in_avals: Sequence[ShapedArray], avals: Se
     while going and len(known) < len(names):
         going = False
         for i, d, m, n in todo:
-            solved = _linear(m, known)
+            solved = _as_linear(m, known)
             if solved is not None:
                 name, factor, rest = solved
                 value = Fraction(n - rest, factor)
                 if value.denominator > 1:
-                    raise ValueError(f"{call}: size {d} of {where(i)}, {avals[i].str_long()}, is to be {m}; "
+                    raise ValueError(f"{call}: size {d} of {describe(i)}, {avals[i].str_long()}, is to be {m}; "
                                      f"{n} is that for no int {name}")
-                known[name], sources[name], going = int(value), f"size {d} of {where(i)}, {m} = {n}", True
+                known[name], sources[name], going = int(value), f"size {d} of {describe(i)}, {m} = {n}", True
                 break
     if len(known) < len(names):
         raise ValueError(f"{call}: the arguments do not determine the sizes {sorted({*names} - {*known})}")
     because = "; ".join([f"{name} = {known[name]} is given by {sources[name]}" for name in names])
     for i, d, m, n in todo:
         if evaluate(m, known) != n:
-            raise ValueError(f"{call}: size {d} of {where(i)}, {avals[i].str_long()}, must be {m} = {evaluate(m, known)}; "
+            raise ValueError(f"{call}: size {d} of {describe(i)}, {avals[i].str_long()}, must be "
+                             f"{m} = {evaluate(m, known)}; "
                              f"got {n}. {because}")
-    broken = scope.broken(known) if scope is not None and assertions else None
+    broken = scope.find_broken(known) if scope is not None and assertions else None
     if broken is not None:
         raise ValueError(f"{call}: the sizes of the arguments must keep {broken}. {because}")
     return known
@@ -117,7 +119,7 @@ def check_solvable(call: str, in_avals: Sequence[ShapedArray], names: Sequence[s
     while found:
         found = False
         for n in sizes:
-            solved = _linear(n, known)
+            solved = _as_linear(n, known)
             if solved is not None:
                 known[solved[0]], found = 1, True
                 break

@@ -14,7 +14,7 @@ import numpy as np
 from typing_extensions import override
 from lamina_ir import LaminaError
 
-__all__ = ["InconclusiveDimensionOperation", "SymbolicDim", "Size", "evaluate", "is_symbolic_dim", "variables"]
+__all__ = ["InconclusiveDimensionOperation", "Size", "SymbolicDim", "evaluate", "find_variables", "is_symbolic_dim"]
 
 Atom = Any  # a name, or (function, argument, argument)
 Monomial = tuple[tuple[Atom, int], ...]
@@ -63,37 +63,37 @@ class SymbolicDim:
 
     # --- arithmetic ---------------------------------------------------------------------------------------------------
     def __add__(self, other: Any) -> Any:
-        terms = _terms_of(self, other, "+")
+        terms = _get_terms(self, other, "+")
         if terms is None:
             return NotImplemented
         found = dict(self._terms)
         for m, c in terms.items():
             found[m] = found.get(m, 0) + c
-        return _made(found, self.scope)
+        return _make_dim(found, self.scope)
 
     __radd__ = __add__
 
     def __neg__(self) -> Any:
-        return _made({m: -c for m, c in self._terms.items()}, self.scope)
+        return _make_dim({m: -c for m, c in self._terms.items()}, self.scope)
 
     def __pos__(self) -> Any:
         return self
 
     def __sub__(self, other: Any) -> Any:
-        return NotImplemented if _terms_of(self, other, "-") is None else self + -other
+        return NotImplemented if _get_terms(self, other, "-") is None else self + -other
 
     def __rsub__(self, other: Any) -> Any:
         return -self + other
 
     def __mul__(self, other: Any) -> Any:
-        terms = _terms_of(self, other, "*")
+        terms = _get_terms(self, other, "*")
         if terms is None:
             return NotImplemented
         found: dict[Monomial, int] = {}
         for (m, c), (n, d) in itertools.product(self._terms.items(), terms.items()):
-            both = _product(m, n)
+            both = _multiply_monomials(m, n)
             found[both] = found.get(both, 0) + c * d
-        return _made(found, self.scope)
+        return _make_dim(found, self.scope)
 
     __rmul__ = __mul__
 
@@ -107,16 +107,16 @@ class SymbolicDim:
         return found
 
     def __floordiv__(self, other: Any) -> Any:
-        return self._of_two("floordiv", self, other)
+        return self._apply("floordiv", self, other)
 
     def __rfloordiv__(self, other: Any) -> Any:
-        return self._of_two("floordiv", other, self)
+        return self._apply("floordiv", other, self)
 
     def __mod__(self, other: Any) -> Any:
-        return self._of_two("mod", self, other)
+        return self._apply("mod", self, other)
 
     def __rmod__(self, other: Any) -> Any:
-        return self._of_two("mod", other, self)
+        return self._apply("mod", other, self)
 
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
@@ -124,10 +124,10 @@ class SymbolicDim:
     def __rdivmod__(self, other: Any) -> Any:
         return other // self, other % self
 
-    def _of_two(self, name: str, x: Any, y: Any) -> Any:
-        if _terms_of(self, y if x is self else x, name) is None:
+    def _apply(self, name: str, x: Any, y: Any) -> Any:
+        if _get_terms(self, y if x is self else x, name) is None:
             return NotImplemented
-        return of_two(name, x, y, self.scope)
+        return apply_function(name, x, y, self.scope)
 
     def __truediv__(self, other: Any) -> Any:
         raise InconclusiveDimensionOperation(f"{self} / {other}: the quotient of symbolic sizes is no size; use // for the "
@@ -149,18 +149,18 @@ class SymbolicDim:
         return self._hash
 
     def __ge__(self, other: Any) -> bool:
-        return self._decided(self - other, ">=", other)
+        return self._decide(self - other, ">=", other)
 
     def __le__(self, other: Any) -> bool:
-        return self._decided(other - self, "<=", other)
+        return self._decide(other - self, "<=", other)
 
     def __gt__(self, other: Any) -> bool:
-        return self._decided(self - other - 1, ">", other)
+        return self._decide(self - other - 1, ">", other)
 
     def __lt__(self, other: Any) -> bool:
-        return self._decided(other - self - 1, "<", other)
+        return self._decide(other - self - 1, "<", other)
 
-    def _decided(self, difference: Any, sign: str, other: Any) -> bool:
+    def _decide(self, difference: Any, sign: str, other: Any) -> bool:
         """Whether `difference` is at least 0."""
         low, high = self.scope.bounds(difference)
         if low >= 0:
@@ -177,11 +177,11 @@ class SymbolicDim:
             return True
         raise InconclusiveDimensionOperation(f"bool({self}): whether this size is 0 is not known")
 
-    def _no_number(self, *_: Any) -> Any:
+    def _raise_no_number(self, *_: Any) -> Any:
         raise InconclusiveDimensionOperation(f"{self} is a symbolic size, and a number is needed here. Only export gives it "
                                              "numbers: trace the function by lamina.export.export(jit(f))(...)")
 
-    __int__ = __float__ = _no_number
+    __int__ = __float__ = _raise_no_number
 
     def __index__(self) -> int:  # TypeError: what asks for it takes that for an answer
         raise TypeError(f"{self} is a symbolic size, and a number is needed here. Only export gives it numbers: trace the "
@@ -191,8 +191,8 @@ class SymbolicDim:
     @override
     def __repr__(self) -> str:
         text = ""
-        for m, c in sorted(self._terms.items(), key=lambda term: _order(term[0])):
-            factors = [f"{_atom_text(a)}^{p}" if p > 1 else _atom_text(a) for a, p in m]
+        for m, c in sorted(self._terms.items(), key=lambda term: _sort_key(term[0])):
+            factors = [f"{_format_atom(a)}^{p}" if p > 1 else _format_atom(a) for a, p in m]
             if abs(c) != 1 or not factors:
                 factors.insert(0, str(abs(c)))
             sign = "-" if c < 0 else "+"
@@ -209,16 +209,16 @@ class SymbolicDim:
 Size = int | SymbolicDim
 
 
-def _order(m: Monomial) -> Any:
+def _sort_key(m: Monomial) -> Any:
     """Higher powers first, then by name; the number last."""
-    return -sum([p for _, p in m]), [(_atom_text(a), -p) for a, p in m]
+    return -sum([p for _, p in m]), [(_format_atom(a), -p) for a, p in m]
 
 
-def _atom_text(a: Atom) -> str:
+def _format_atom(a: Atom) -> str:
     return a if isinstance(a, str) else f"{a[0]}({a[1]}, {a[2]})"
 
 
-def _terms_of(x: SymbolicDim, other: Any, sign: str) -> Mapping[Monomial, int] | None:
+def _get_terms(x: SymbolicDim, other: Any, sign: str) -> Mapping[Monomial, int] | None:
     """Of another operand; None where it is no size."""
     if isinstance(other, SymbolicDim):
         if other.scope is not x.scope:
@@ -232,7 +232,7 @@ def _is_int(x: Any) -> bool:
     return isinstance(x, (int, np.integer)) and not isinstance(x, bool)
 
 
-def _made(terms: Mapping[Monomial, int], scope: Scope) -> Any:
+def _make_dim(terms: Mapping[Monomial, int], scope: Scope) -> Any:
     """A size of these terms: an int where it is a number."""
     terms = {m: c for m, c in terms.items() if c}
     if not terms:
@@ -242,12 +242,12 @@ def _made(terms: Mapping[Monomial, int], scope: Scope) -> Any:
     return SymbolicDim(terms, scope)
 
 
-def variable(name: str, scope: Scope) -> SymbolicDim:
+def make_variable(name: str, scope: Scope) -> SymbolicDim:
     """The size of this name."""
     return scope.known.get(name) or SymbolicDim({((name, 1),): 1}, scope)
 
 
-def of_two(name: str, x: Any, y: Any, scope: Scope) -> Any:
+def apply_function(name: str, x: Any, y: Any, scope: Scope) -> Any:
     """`floordiv`, `mod`, `max` or `min` of two sizes."""
     if not isinstance(x, SymbolicDim) and not isinstance(y, SymbolicDim):
         return _FUNCTIONS[name](x, y)
@@ -262,9 +262,10 @@ def of_two(name: str, x: Any, y: Any, scope: Scope) -> Any:
         terms = x._terms
         even, rest = {m: c for m, c in terms.items() if c % y == 0}, {m: c for m, c in terms.items() if c % y}
         if name == "mod" and even:
-            return of_two("mod", _made(rest, scope), y, scope)
+            return apply_function("mod", _make_dim(rest, scope), y, scope)
         if name == "floordiv" and even:
-            return _made({m: c // y for m, c in even.items()}, scope) + of_two("floordiv", _made(rest, scope), y, scope)
+            whole = _make_dim({m: c // y for m, c in even.items()}, scope)
+            return whole + apply_function("floordiv", _make_dim(rest, scope), y, scope)
     elif type(y) is int:
         raise ZeroDivisionError(f"{name}({x}, 0)")
     known = scope.known.get((name, x, y))
@@ -274,11 +275,11 @@ def of_two(name: str, x: Any, y: Any, scope: Scope) -> Any:
 _FUNCTIONS: dict[str, Any] = {"floordiv": lambda x, y: x // y, "mod": lambda x, y: x % y, "max": max, "min": min}
 
 
-def _product(m: Monomial, n: Monomial) -> Monomial:
+def _multiply_monomials(m: Monomial, n: Monomial) -> Monomial:
     powers: dict[Atom, int] = dict(m)
     for a, p in n:
         powers[a] = powers.get(a, 0) + p
-    return tuple(sorted(powers.items(), key=lambda factor: _atom_text(factor[0])))
+    return tuple(sorted(powers.items(), key=lambda factor: _format_atom(factor[0])))
 
 
 # --- what they are made of ------------------------------------------------------------------------------------------------
@@ -297,13 +298,13 @@ def is_symbolic_dim(p: Any) -> bool:
     return isinstance(p, SymbolicDim)
 
 
-def variables(sizes: Iterable[Any]) -> set[str]:
+def find_variables(sizes: Iterable[Any]) -> set[str]:
     """The names in these sizes."""
     found: set[str] = set()
     for size in sizes:
         for m in size._terms if isinstance(size, SymbolicDim) else ():
             for a, _ in m:
-                found |= {a} if isinstance(a, str) else variables(a[1:])
+                found |= {a} if isinstance(a, str) else find_variables(a[1:])
     return found
 
 
@@ -323,7 +324,7 @@ def evaluate(size: Any, values: Mapping[str, int]) -> int:
 Interval = tuple[float, float]
 
 
-def interval(size: Any, of_names: Mapping[str, Interval]) -> Interval:
+def compute_interval(size: Any, of_names: Mapping[str, Interval]) -> Interval:
     """Return bounds of a size from bounds of its names; not always the tightest."""
     if not isinstance(size, SymbolicDim):
         return size, size
@@ -331,20 +332,20 @@ def interval(size: Any, of_names: Mapping[str, Interval]) -> Interval:
     for m, c in size._terms.items():
         part: Interval = (c, c)
         for a, p in m:
-            of_atom = of_names.get(a, (1, _INFINITE)) if isinstance(a, str) else _of_function(a, of_names)
+            of_atom = of_names.get(a, (1, _INFINITE)) if isinstance(a, str) else _interval_of_function(a, of_names)
             for _ in range(p):
-                part = _times(part, of_atom)
+                part = _multiply_intervals(part, of_atom)
         low, high = low + part[0], high + part[1]
     return low, high
 
 
-def _times(x: Interval, y: Interval) -> Interval:
+def _multiply_intervals(x: Interval, y: Interval) -> Interval:
     found = [0 if 0 in (a, b) else a * b for a in x for b in y]
     return min(found), max(found)
 
 
-def _of_function(a: Any, of_names: Mapping[str, Interval]) -> Interval:
-    name, (x, y) = a[0], [interval(part, of_names) for part in a[1:]]
+def _interval_of_function(a: Any, of_names: Mapping[str, Interval]) -> Interval:
+    name, (x, y) = a[0], [compute_interval(part, of_names) for part in a[1:]]
     if name in ("max", "min"):
         pick = _FUNCTIONS[name]
         return pick(x[0], y[0]), pick(x[1], y[1])

@@ -9,9 +9,9 @@ import numpy as np
 from typing_extensions import override
 from lamina_ir import ShapeDtypeStruct, dtypes, trees
 
-from .symbolic_dim import Size, SymbolicDim, evaluate, interval, of_two, variable, variables
+from .symbolic_dim import Size, SymbolicDim, apply_function, compute_interval, evaluate, find_variables, make_variable
 
-__all__ = ["SymbolicScope", "parsed", "symbolic_args_specs", "symbolic_shape"]
+__all__ = ["SymbolicScope", "parse_dim", "symbolic_args_specs", "symbolic_shape"]
 
 _INFINITE = float("inf")
 _TOKENS = re.compile(r"\s*(\.\.\.|[A-Za-z_]\w*|\d+|>=|<=|==|[-+*^(),])")
@@ -49,18 +49,18 @@ class SymbolicScope:
 
     def _add(self, text: str) -> None:
         reader = _Reader(text, self, f"constraint {text!r}")
-        left = reader.size()
-        sign = reader.next()
+        left = reader.parse_sum()
+        sign = reader.advance()
         if sign not in (">=", "<=", "=="):
             raise ValueError(f"SymbolicScope: the constraint {text!r} must hold one of >=, <= and ==, with a size on either "
                              "side")
-        right = reader.size()
-        reader.end()
+        right = reader.parse_sum()
+        reader.expect_end()
         if sign == "==":
             self._equal.append((text, left, right))
             if isinstance(left, SymbolicDim) and len(left._terms) == 1:
                 ((m, c),) = left._terms.items()
-                if c == 1 and len(m) == 1 and m[0][1] == 1 and not ({m[0][0]} & variables([right])):
+                if c == 1 and len(m) == 1 and m[0][1] == 1 and not ({m[0][0]} & find_variables([right])):
                     self.known[m[0][0]] = right
             return
         more = left - right if sign == ">=" else right - left
@@ -82,26 +82,26 @@ class SymbolicScope:
 
     def bounds(self, size: Any) -> tuple[float, float]:
         """Return bounds of a size from its expression and the constraints."""
-        low, high = interval(size, self._names)
+        low, high = compute_interval(size, self._names)
         if isinstance(size, SymbolicDim):
             for _, more in self._at_least:
                 for k in {c // more._terms[m] for m, c in size._terms.items() if m in more._terms and c % more._terms[m] == 0}:
                     if k > 0:
-                        low = max(low, interval(size - more * k, self._names)[0])
+                        low = max(low, compute_interval(size - more * k, self._names)[0])
                     elif k < 0:
-                        high = min(high, interval(size - more * k, self._names)[1])
+                        high = min(high, compute_interval(size - more * k, self._names)[1])
         return low, high
 
-    def broken(self, values: Mapping[str, int]) -> str | None:
+    def find_broken(self, values: Mapping[str, int]) -> str | None:
         """The first constraint that does not hold for these values of all names; None: all hold."""
         for name, n in values.items():
             if n < 1:
                 return f"{name} >= 1"
         for text, more in self._at_least:
-            if variables([more]) <= {*values} and evaluate(more, values) < 0:
+            if find_variables([more]) <= {*values} and evaluate(more, values) < 0:
                 return text
         for text, left, right in self._equal:
-            if variables([left, right]) <= {*values} and evaluate(left, values) != evaluate(right, values):
+            if find_variables([left, right]) <= {*values} and evaluate(left, values) != evaluate(right, values):
                 return text
         return None
 
@@ -126,83 +126,83 @@ class _Reader:
             at = found.end()
         self.at = 0
 
-    def look(self) -> str | None:
+    def peek(self) -> str | None:
         return self.tokens[self.at] if self.at < len(self.tokens) else None
 
-    def next(self) -> str | None:
+    def advance(self) -> str | None:
         self.at += 1
         return self.tokens[self.at - 1] if self.at <= len(self.tokens) else None
 
-    def take(self, token: str) -> bool:
-        if self.look() != token:
+    def accept(self, token: str) -> bool:
+        if self.peek() != token:
             return False
         self.at += 1
         return True
 
-    def wrong(self, expected: str) -> ValueError:
-        found = self.look()
+    def make_error(self, expected: str) -> ValueError:
+        found = self.peek()
         return ValueError(f"{self.where}: expected {expected}; got {'the end' if found is None else repr(found)}")
 
-    def end(self) -> None:
-        if self.look() is not None:
-            raise self.wrong("the end")
+    def expect_end(self) -> None:
+        if self.peek() is not None:
+            raise self.make_error("the end")
 
-    def size(self) -> Any:
-        found = -self.product() if self.take("-") else self.product()
-        while self.look() in ("+", "-"):
-            found = found + self.product() if self.next() == "+" else found - self.product()
+    def parse_sum(self) -> Any:
+        found = -self.parse_product() if self.accept("-") else self.parse_product()
+        while self.peek() in ("+", "-"):
+            found = found + self.parse_product() if self.advance() == "+" else found - self.parse_product()
         return found
 
-    def product(self) -> Any:
-        found = self.power()
-        while self.take("*"):
-            found = found * self.power()
+    def parse_product(self) -> Any:
+        found = self.parse_power()
+        while self.accept("*"):
+            found = found * self.parse_power()
         return found
 
-    def power(self) -> Any:
-        found = self.factor()
-        if self.take("^"):
-            power = self.next()
+    def parse_power(self) -> Any:
+        found = self.parse_factor()
+        if self.accept("^"):
+            power = self.advance()
             if power is None or not power.isdigit():
                 self.at -= 1
-                raise self.wrong("an int as power")
+                raise self.make_error("an int as power")
             found = found ** int(power)
         return found
 
-    def factor(self) -> Any:
-        token = self.look()
+    def parse_factor(self) -> Any:
+        token = self.peek()
         if token is None:
-            raise self.wrong("a name, an int or a parenthesis")
+            raise self.make_error("a name, an int or a parenthesis")
         if token.isdigit():
             self.at += 1
             return int(token)
-        if self.take("-"):
-            return -self.factor()
-        if self.take("("):
-            found = self.size()
-            if not self.take(")"):
-                raise self.wrong("')'")
+        if self.accept("-"):
+            return -self.parse_factor()
+        if self.accept("("):
+            found = self.parse_sum()
+            if not self.accept(")"):
+                raise self.make_error("')'")
             return found
         if not token.isidentifier() or token == "_":
-            raise self.wrong("a name, an int or a parenthesis")
+            raise self.make_error("a name, an int or a parenthesis")
         self.at += 1
-        if token not in _FUNCTIONS or self.look() != "(":
-            return variable(token, self.scope)
+        if token not in _FUNCTIONS or self.peek() != "(":
+            return make_variable(token, self.scope)
         self.at += 1
-        x = self.size()
-        if not self.take(","):
-            raise self.wrong("','")
-        y = self.size()
-        if not self.take(")"):
-            raise self.wrong("')'")
-        return of_two(token, x, y, self.scope)
+        x = self.parse_sum()
+        if not self.accept(","):
+            raise self.make_error("','")
+        y = self.parse_sum()
+        if not self.accept(")"):
+            raise self.make_error("')'")
+        return apply_function(token, x, y, self.scope)
 
 
-def parsed(text: str, scope: SymbolicScope) -> Any:
+def parse_dim(text: str, scope: SymbolicScope) -> Any:
     """One size, read off its text."""
     reader = _Reader(text, scope, f"size {text!r}")
-    found = reader.size()
-    reader.end()
+    found = reader.parse_sum()
+    reader.expect_end()
     return found
 
 
@@ -236,17 +236,17 @@ def symbolic_shape(shape_spec: str | None, *, constraints: Sequence[str] = (), s
         shape_spec = "..."
     if not isinstance(shape_spec, str):
         raise TypeError(f"{call}: expected a text such as 'batch, 3'; got {type(shape_spec).__name__}: {shape_spec!r}")
-    return _shape(call, shape_spec, scope, None if like is None else tuple(like))
+    return _parse_shape(call, shape_spec, scope, None if like is None else tuple(like))
 
 
-def _shape(call: str, text: str, scope: SymbolicScope, like: tuple[int | None, ...] | None) -> tuple[Size, ...]:
+def _parse_shape(call: str, text: str, scope: SymbolicScope, like: tuple[int | None, ...] | None) -> tuple[Size, ...]:
     bare = text.strip()
     if bare.startswith("(") and bare.endswith(")") and _closes_last(bare):
         bare = bare[1:-1].strip()
     reader = _Reader(bare, scope, f"{call}: {text!r}")
     found: list[Size] = []
 
-    def known(i: int, token: str) -> int:
+    def get_known_size(i: int, token: str) -> int:
         if like is None:
             raise ValueError(f"{call}: {text!r}: {token!r} stands for sizes of `like`, which is not given")
         n = like[i] if i < len(like) else None
@@ -254,15 +254,16 @@ def _shape(call: str, text: str, scope: SymbolicScope, like: tuple[int | None, .
             raise ValueError(f"{call}: {text!r}: {token!r} stands for size {i} of like, {like}, which it has not")
         return int(n)
 
-    while reader.look() is not None:
-        if reader.take("..."):
-            found += [known(i, "...") for i in range(len(found), len(like) if like is not None else len(found) + 1)]
-            reader.take(",")
-            reader.end()
+    while reader.peek() is not None:
+        if reader.accept("..."):
+            end = len(like) if like is not None else len(found) + 1
+            found += [get_known_size(i, "...") for i in range(len(found), end)]
+            reader.accept(",")
+            reader.expect_end()
             break
-        found.append(known(len(found), "_") if reader.take("_") else reader.size())
-        if reader.look() is not None and not reader.take(","):
-            raise reader.wrong("','")
+        found.append(get_known_size(len(found), "_") if reader.accept("_") else reader.parse_sum())
+        if reader.peek() is not None and not reader.accept(","):
+            raise reader.make_error("','")
     if like is not None:
         if len(found) != len(like):
             raise ValueError(f"{call}: {text!r} has {len(found)} sizes; like, {like}, has {len(like)}")
@@ -321,6 +322,6 @@ def symbolic_args_specs(args: Any, shapes_specs: Any, constraints: Sequence[str]
         dtype = dtypes.canonicalize(x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype)
         if text is not None and not isinstance(text, str):
             raise TypeError(f"{call}: shapes_specs must hold texts and None; got {type(text).__name__}: {text!r}")
-        found.append(ShapeDtypeStruct(_shape(call, text if text is not None else "...", scope, shape), dtype))
+        found.append(ShapeDtypeStruct(_parse_shape(call, text if text is not None else "...", scope, shape), dtype))
     return tree.unflatten(found)
 

@@ -2,7 +2,7 @@
 
 Where a function has a corner its derivative there is the one that the formula on its left or right has; which, the
 docstring says.
-`_piece` gives a function of two pieces one derivative: that of the first piece where it holds, none elsewhere.
+`_select_piece` gives a function of two pieces one derivative: that of the first piece where it holds, none elsewhere.
 """
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _SCALED = {**_ACTIVATION, **docstring_entries("""
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
 
-def _whole(d: np.dtype) -> bool:
+def _is_integral(d: np.dtype) -> bool:
     """Return whether numbers of a dtype become weak floats, as in operations with Python floats."""
     return dtypes.is_bool(d) or dtypes.is_integer(d)
 
 
-def _piece(inside: Any, x: Any, value: Any) -> Any:
+def _select_piece(inside: Any, x: Any, value: Any) -> Any:
     """`value`, with the derivative of `x` where `inside` holds (there both are equal) and none elsewhere."""
     return lnp.where(inside, x, lax.stop_gradient(value))
 
@@ -81,7 +81,7 @@ def relu(x: ArrayLike) -> Array:
     Array([0., 0., 2.], dtype=float32)
     """
     top = lnp.maximum(x, 0)
-    return _piece(lnp.greater(x, 0), x, top) if dtypes.is_inexact(typeof(x).dtype) else top
+    return _select_piece(lnp.greater(x, 0), x, top) if dtypes.is_inexact(typeof(x).dtype) else top
 
 
 @public_api(entries=_ACTIVATION)
@@ -98,8 +98,8 @@ def relu6(x: ArrayLike) -> Array:
     >>> relu6(np.array([-1., 2., 9.]))
     Array([0., 2., 6.], dtype=float32)
     """
-    x = to_inexact("relu6", x, _whole)
-    return _piece(lax.bitwise_and(lnp.greater(x, 0), lnp.less(x, 6)), x, lnp.minimum(lnp.maximum(x, 0), 6))
+    x = to_inexact("relu6", x, _is_integral)
+    return _select_piece(lax.bitwise_and(lnp.greater(x, 0), lnp.less(x, 6)), x, lnp.minimum(lnp.maximum(x, 0), 6))
 
 
 def _logistic(x: Any) -> Any:
@@ -251,7 +251,7 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     >>> elu(np.array([-np.inf, 0., 2.]))
     Array([-1.,  0.,  2.], dtype=float32)
     """
-    x = to_inexact("elu", x, _whole)
+    x = to_inexact("elu", x, _is_integral)
     positive = lnp.greater(x, 0)
     low = lax.expm1(lnp.where(positive, 0, x))  # no large positive numbers: their derivative would be infinite, times zero
     return lnp.where(positive, x, lnp.multiply(alpha, low))
@@ -272,7 +272,7 @@ def selu(x: ArrayLike) -> Array:
     >>> [round(float(y), 4) for y in selu(np.array([-np.inf, 0., 1.]))]
     [-1.7581, 0.0, 1.0507]
     """
-    return lnp.multiply(_SELU_SCALE, elu(to_inexact("selu", x, _whole), _SELU_ALPHA))
+    return lnp.multiply(_SELU_SCALE, elu(to_inexact("selu", x, _is_integral), _SELU_ALPHA))
 
 
 @public_api(entries=_SCALED)
@@ -289,7 +289,7 @@ def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     >>> celu(np.array([-np.inf, 0., 2.]), 2.0)
     Array([-2.,  0.,  2.], dtype=float32)
     """
-    x = to_inexact("celu", x, _whole)
+    x = to_inexact("celu", x, _is_integral)
     positive = lnp.greater(x, 0)
     low = lnp.expm1(lnp.divide(lnp.where(positive, 0, x), alpha))
     return lnp.where(positive, x, lnp.multiply(alpha, low))
@@ -314,7 +314,7 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
     >>> leaky_relu(np.array([-100., 0., 2.]))
     Array([-1.,  0.,  2.], dtype=float32)
     """
-    x = to_inexact("leaky_relu", x, _whole)
+    x = to_inexact("leaky_relu", x, _is_integral)
     return lnp.where(lnp.greater_equal(x, 0), x, lnp.multiply(negative_slope, x))
 
 
@@ -379,7 +379,7 @@ def hard_sigmoid(x: ArrayLike) -> Array:
     >>> hard_sigmoid(np.array([-4., 0., 4.]))
     Array([0. , 0.5, 1. ], dtype=float32)
     """
-    return lax.div(relu6(lax.add(to_inexact("hard_sigmoid", x, _whole), 3.0)), 6.0)
+    return lax.div(relu6(lax.add(to_inexact("hard_sigmoid", x, _is_integral), 3.0)), 6.0)
 
 
 @public_api(entries=_ACTIVATION)
@@ -397,7 +397,7 @@ def hard_silu(x: ArrayLike) -> Array:
     >>> hard_silu(np.array([-4., 0., 4.]))
     Array([-0.,  0.,  4.], dtype=float32)
     """
-    x = to_inexact("hard_silu", x, _whole)
+    x = to_inexact("hard_silu", x, _is_integral)
     return lax.mul(x, hard_sigmoid(x))
 
 
@@ -418,7 +418,7 @@ def sparse_plus(x: ArrayLike) -> Array:
     >>> sparse_plus(np.array([-2., 0., 2.]))
     Array([0.  , 0.25, 2.  ], dtype=float32)
     """
-    x = to_inexact("sparse_plus", x, _whole)
+    x = to_inexact("sparse_plus", x, _is_integral)
     low, high = lnp.less_equal(x, -1), lnp.greater_equal(x, 1)
     middle = lnp.where(lax.bitwise_or(low, high), 0, x)
     return lnp.where(low, 0, lnp.where(high, x, lax.mul(lax.integer_pow(lax.add(middle, 1.0), 2), 0.25)))
@@ -438,7 +438,7 @@ def sparse_sigmoid(x: ArrayLike) -> Array:
     >>> sparse_sigmoid(np.array([-2., 0., 2.]))
     Array([0. , 0.5, 1. ], dtype=float32)
     """
-    return lax.mul(lnp.clip(lax.add(to_inexact("sparse_sigmoid", x, _whole), 1.0), 0.0, 2.0), 0.5)
+    return lax.mul(lnp.clip(lax.add(to_inexact("sparse_sigmoid", x, _is_integral), 1.0), 0.0, 2.0), 0.5)
 
 
 @public_api()

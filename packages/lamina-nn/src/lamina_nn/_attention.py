@@ -62,7 +62,7 @@ def dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, bi
     if implementation not in (None, "xla"):
         raise ValueError(f"{_CALL}: implementation must be 'xla' or None; got {implementation!r}")
     query, key, value = (to_inexact(_CALL, x) for x in (query, key, value))
-    alone = _checked(query, key, value)
+    alone = _check_inputs(query, key, value)
     if alone:
         query, key, value = (lnp.expand_dims(x, 0) for x in (query, key, value))
     b, t, heads, depth = typeof(query).shape
@@ -72,13 +72,13 @@ def dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, bi
                         preferred_element_type=wide)
     scores = lnp.multiply(lnp.reshape(scores, (b, heads, t, s)), 1 / math.sqrt(depth) if scale is None else scale)
     if bias is not None:
-        scores = lnp.add(scores, _spread("bias", lnp.astype(bias, wide), (b, heads, t, s)))
-    for some in _allowed(mask, is_causal, key_value_seq_lengths, local_window_size, (b, heads, t, s)):
+        scores = lnp.add(scores, _check_broadcastable("bias", lnp.astype(bias, wide), (b, heads, t, s)))
+    for some in _make_masks(mask, is_causal, key_value_seq_lengths, local_window_size, (b, heads, t, s)):
         scores = lnp.where(some, scores, float(dtypes.finfo(wide).min) / 2)  # infinite ones alone would be NaN
     weights = lnp.reshape(lnp.astype(softmax(scores), typeof(value).dtype), (b, groups, heads // groups, t, s))
     out = lnp.reshape(lnp.einsum("bgnts,bsgd->btgnd", weights, value), (b, t, heads, depth))
     if query_seq_lengths is not None:
-        out = lnp.where(_within("query_seq_lengths", query_seq_lengths, (b, t))[:, :, None, None], out, 0)
+        out = lnp.where(_make_length_mask("query_seq_lengths", query_seq_lengths, (b, t))[:, :, None, None], out, 0)
     out = out[0] if alone else out
     if not return_residual:
         return out
@@ -87,7 +87,7 @@ def dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, bi
     return out, sums[0] if alone else sums
 
 
-def _checked(query: Any, key: Any, value: Any) -> bool:
+def _check_inputs(query: Any, key: Any, value: Any) -> bool:
     """Whether there is no batch; refuses shapes and dtypes that do not go together."""
     q, k, v = typeof(query), typeof(key), typeof(value)
     if k.dtype != q.dtype or v.dtype != q.dtype:
@@ -102,7 +102,7 @@ def _checked(query: Any, key: Any, value: Any) -> bool:
     return len(q.shape) == 3
 
 
-def _spread(name: str, x: Any, shape: tuple[int, ...]) -> Any:
+def _check_broadcastable(name: str, x: Any, shape: tuple[int, ...]) -> Any:
     """`x`, which is to broadcast to `shape`."""
     own = typeof(x).shape
     if len(own) > len(shape) or any(n not in (1, d) for n, d in zip(reversed(own), reversed(shape))):
@@ -111,7 +111,7 @@ def _spread(name: str, x: Any, shape: tuple[int, ...]) -> Any:
     return x
 
 
-def _within(name: str, lengths: Any, shape: tuple[int, int]) -> Any:
+def _make_length_mask(name: str, lengths: Any, shape: tuple[int, int]) -> Any:
     """Booleans `[batch, n]`: which places come before the lengths `[batch]`."""
     lengths = lnp.asarray(lengths)
     found = typeof(lengths)
@@ -123,7 +123,7 @@ def _within(name: str, lengths: Any, shape: tuple[int, int]) -> Any:
     return lnp.less(lax.broadcasted_iota(found.dtype, shape, 1), lnp.reshape(lengths, (shape[0], 1)))
 
 
-def _window(size: Any) -> tuple[int, int]:
+def _parse_window(size: Any) -> tuple[int, int]:
     """How many keys before and after its own a query may attend to."""
     try:
         pair = (size, size) if not isinstance(size, (tuple, list)) else size
@@ -134,7 +134,7 @@ def _window(size: Any) -> tuple[int, int]:
     return left, right
 
 
-def _allowed(mask: Any, is_causal: bool, lengths: Any, window: Any, shape: tuple[int, int, int, int]) -> list[Any]:
+def _make_masks(mask: Any, is_causal: bool, lengths: Any, window: Any, shape: tuple[int, int, int, int]) -> list[Any]:
     """Boolean arrays that broadcast to `shape`, `[batch, heads, t, s]`: a query may attend to a key where all hold."""
     b, _, t, s = shape
     found = []
@@ -142,14 +142,14 @@ def _allowed(mask: Any, is_causal: bool, lengths: Any, window: Any, shape: tuple
         mask = lnp.asarray(mask)
         if not dtypes.is_bool(typeof(mask).dtype):
             raise DTypeError(f"{_CALL}: mask must be boolean; got {typeof(mask).str_long()}. Compare it first, as mask > 0")
-        found.append(_spread("mask", mask, shape))
+        found.append(_check_broadcastable("mask", mask, shape))
     if is_causal or window is not None:
         behind = lax.sub(lax.broadcasted_iota("int32", (t, s), 0), lax.broadcasted_iota("int32", (t, s), 1))
         if is_causal:
             found.append(lnp.greater_equal(behind, 0))
         if window is not None:
-            left, right = _window(window)
+            left, right = _parse_window(window)
             found.append(lax.bitwise_and(lnp.less_equal(behind, left), lnp.greater_equal(behind, -right)))
     if lengths is not None:
-        found.append(_within("key_value_seq_lengths", lengths, (b, s))[:, None, None, :])
+        found.append(_make_length_mask("key_value_seq_lengths", lengths, (b, s))[:, None, None, :])
     return found

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from lamina_tracing.extend import rename_errors
 
-__all__ = ["Layer", "checked_shape", "layer"]
+__all__ = ["Layer", "check_input_shape", "layer"]
 
 Layer: TypeAlias = tuple[Callable[[Any, Any], tuple[Any, Any]], Callable[..., Any]]
 F = TypeVar("F", bound=Callable[..., Layer])
@@ -26,7 +26,7 @@ def layer(maker: F, name: str = "") -> F:
     return make  # type: ignore[return-value]
 
 
-def checked_shape(call: str, shape: Any) -> tuple[int, ...]:
+def check_input_shape(call: str, shape: Any) -> tuple[int, ...]:
     """A shape of inputs, as `init` is given it."""
     if isinstance(shape, (tuple, list)) and all(hasattr(n, "__index__") for n in shape):
         return tuple(shape)

@@ -47,18 +47,18 @@ class Optimizer(NamedTuple):
     params_fn: ParamsFn
 
 
-def _state(call: str, state: Any) -> OptimizerState:
+def _check_state(call: str, state: Any) -> OptimizerState:
     if not isinstance(state, OptimizerState):
         raise TypeError(f"{call}: expected the OptimizerState that the optimizer's init gives; got {type(state).__name__}")
     return state
 
 
-def _states(state: OptimizerState) -> list[State]:
+def _unpack_states(state: OptimizerState) -> list[State]:
     """The state of each leaf of the parameters."""
     return [trees.tree_unflatten(tree, leaves) for tree, leaves in zip(state.subtree_defs, state.packed_state, strict=True)]
 
 
-def _packed(tree: Any, states: list[State]) -> OptimizerState:
+def _pack_states(tree: Any, states: list[State]) -> OptimizerState:
     flat = [trees.tree_flatten(s) for s in states]
     return OptimizerState(tuple(list(leaves) for leaves, _ in flat), tree, tuple(inner for _, inner in flat))
 
@@ -99,22 +99,23 @@ def optimizer(opt_maker: Callable[..., tuple[Callable[..., Any], Callable[..., A
 
         def init_fn(x0_tree: Params) -> OptimizerState:
             leaves, tree = trees.tree_flatten(x0_tree)
-            return _packed(tree, [init(x) for x in leaves])
+            return _pack_states(tree, [init(x) for x in leaves])
 
         def update_fn(i: Step, grad_tree: Updates, opt_state: OptimizerState) -> OptimizerState:
-            tree = _state(f"{name}: update", opt_state).tree_def
+            tree = _check_state(f"{name}: update", opt_state).tree_def
             gradients, found = trees.tree_flatten(grad_tree)
             if found != tree:
                 raise TypeError(f"{name}: update: the gradients form another tree than the parameters; got {found}, expected "
                                 f"{tree}")
-            new = _packed(tree, [update(i, g, s) for g, s in zip(gradients, _states(opt_state), strict=True)])
+            new = _pack_states(tree,
+                               [update(i, g, s) for g, s in zip(gradients, _unpack_states(opt_state), strict=True)])
             for before, after in zip(opt_state.subtree_defs, new.subtree_defs, strict=True):
                 if before != after:
                     raise TypeError(f"{name}: update: the state of an array keeps its tree; got {after}, expected {before}")
             return new
 
         def params_fn(opt_state: OptimizerState) -> Params:
-            states = _states(_state(f"{name}: get_params", opt_state))
+            states = _unpack_states(_check_state(f"{name}: get_params", opt_state))
             return trees.tree_unflatten(opt_state.tree_def, [get_params(s) for s in states])
 
         return Optimizer(init_fn, update_fn, params_fn)
@@ -151,8 +152,8 @@ def unpack_optimizer_state(opt_state: OptimizerState) -> Any:
     >>> unpack_optimizer_state(momentum(0.1, 0.9).init_fn({"w": np.ones(2, np.float32)}))["w"].subtree
     (array([1., 1.], dtype=float32), Array([0., 0.], dtype=float32))
     """
-    state = _state("unpack_optimizer_state", opt_state)
-    return trees.tree_unflatten(state.tree_def, [JoinPoint(s) for s in _states(state)])
+    state = _check_state("unpack_optimizer_state", opt_state)
+    return trees.tree_unflatten(state.tree_def, [JoinPoint(s) for s in _unpack_states(state)])
 
 
 def pack_optimizer_state(marked_pytree: Any) -> OptimizerState:
@@ -175,4 +176,4 @@ def pack_optimizer_state(marked_pytree: Any) -> OptimizerState:
     for point in points:
         if not isinstance(point, JoinPoint):
             raise TypeError(f"pack_optimizer_state: every leaf is a JoinPoint; got {type(point).__name__}")
-    return _packed(tree, [point.subtree for point in points])
+    return _pack_states(tree, [point.subtree for point in points])

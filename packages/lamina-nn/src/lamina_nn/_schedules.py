@@ -17,7 +17,7 @@ __all__ = ["Schedule", "clip_grads", "constant", "exponential_decay", "inverse_t
 Schedule: TypeAlias = Callable[[Any], Any]
 
 
-def _numbers(call: str, **values: Any) -> None:
+def _check_numbers(call: str, **values: Any) -> None:
     for name, value in values.items():
         try:
             typeof(value)
@@ -41,7 +41,7 @@ def constant(step_size: Any) -> Schedule:
     >>> constant(0.5)(100)
     0.5
     """
-    _numbers("constant", step_size=step_size)
+    _check_numbers("constant", step_size=step_size)
     return lambda i: step_size
 
 
@@ -62,7 +62,7 @@ def exponential_decay(step_size: Any, decay_steps: Any, decay_rate: Any) -> Sche
     >>> exponential_decay(1., 10, 0.5)(20)
     0.25
     """
-    _numbers("exponential_decay", step_size=step_size, decay_steps=decay_steps, decay_rate=decay_rate)
+    _check_numbers("exponential_decay", step_size=step_size, decay_steps=decay_steps, decay_rate=decay_rate)
     return lambda i: step_size * decay_rate ** (i / decay_steps)
 
 
@@ -84,7 +84,7 @@ def inverse_time_decay(step_size: Any, decay_steps: Any, decay_rate: Any, stairc
     >>> inverse_time_decay(1., 10, 0.5)(20), inverse_time_decay(1., 10, 0.5, staircase=True)(29)
     (0.5, Array(0.5, dtype=float32, weak_type=True))
     """
-    _numbers("inverse_time_decay", step_size=step_size, decay_steps=decay_steps, decay_rate=decay_rate)
+    _check_numbers("inverse_time_decay", step_size=step_size, decay_steps=decay_steps, decay_rate=decay_rate)
     if staircase:
         return lambda i: step_size / (1 + decay_rate * lnp.floor(i / decay_steps))
     return lambda i: step_size / (1 + decay_rate * i / decay_steps)
@@ -110,7 +110,8 @@ def polynomial_decay(step_size: Any, decay_steps: Any, final_step_size: Any, pow
     >>> [float(schedule(i)) for i in (0, 5, 10, 20)]
     [1.0, 0.75, 0.5, 0.5]
     """
-    _numbers("polynomial_decay", step_size=step_size, decay_steps=decay_steps, final_step_size=final_step_size, power=power)
+    _check_numbers("polynomial_decay", step_size=step_size, decay_steps=decay_steps, final_step_size=final_step_size,
+                   power=power)
 
     def schedule(i: Any) -> Any:
         left = 1 - lnp.minimum(i, decay_steps) / decay_steps
@@ -170,16 +171,16 @@ def make_schedule(scalar_or_schedule: Any) -> Schedule:
 
 
 # --- lengths -------------------------------------------------------------------------------------------------------
-def _squares(x: Any) -> Any:
+def _sum_squares(x: Any) -> Any:
     """The sum of squared sizes, in float32 at least."""
     d = work_dtype(typeof(x).dtype)
     return lnp.real(lnp.vdot(lnp.astype(x, d), lnp.astype(x, d)))
 
 
-def _length(call: str, tree: Any) -> tuple[Any, list[Any], Any]:
+def _compute_norm(call: str, tree: Any) -> tuple[Any, list[Any], Any]:
     leaves, structure = trees.tree_flatten(tree)
     leaves = [to_inexact(call, x) for x in leaves]
-    return lnp.sqrt(sum(map(_squares, leaves), start=0.0)), leaves, structure
+    return lnp.sqrt(sum(map(_sum_squares, leaves), start=0.0)), leaves, structure
 
 
 @rename_errors
@@ -199,7 +200,7 @@ def l2_norm(tree: Any) -> Array:
     >>> l2_norm({"a": np.array([3., 4.]), "b": 12.})
     Array(13., dtype=float32)
     """
-    norm, leaves, _ = _length("l2_norm", tree)
+    norm, leaves, _ = _compute_norm("l2_norm", tree)
     if not leaves:
         return norm
     return lnp.astype(norm, dtypes.real_dtype(lnp.result_type(*leaves)))
@@ -226,12 +227,12 @@ def clip_grads(grad_tree: Any, max_norm: ArrayLike) -> Any:
     """
     if typeof(lnp.asarray(max_norm)).shape:
         raise ShapeError(f"clip_grads: max_norm is one number; got {typeof(lnp.asarray(max_norm)).str_long()}")
-    norm, leaves, structure = _length("clip_grads", grad_tree)
+    norm, leaves, structure = _compute_norm("clip_grads", grad_tree)
     short = lnp.less_equal(norm, max_norm)
     factor = lnp.divide(max_norm, lnp.where(short, 1, norm))
 
-    def clipped(x: Any) -> Any:
+    def clip(x: Any) -> Any:
         t = typeof(x)
         real = np.result_type(work_dtype(dtypes.real_dtype(t.dtype)))
         return lnp.where(short, x, lnp.astype(lnp.multiply(x, lnp.astype(factor, real)), t.dtype))
-    return trees.tree_unflatten(structure, [clipped(x) for x in leaves])
+    return trees.tree_unflatten(structure, [clip(x) for x in leaves])

@@ -28,7 +28,7 @@ _SOFTMAX = docstring_entries("""
     """)
 
 
-def _exponentials(call: str, x: Any, axis: Any, where: Any) -> tuple[Any, Any, Any, Any]:
+def _compute_exponentials(call: str, x: Any, axis: Any, where: Any) -> tuple[Any, Any, Any, Any]:
     """What functions here share: `x` less its largest element along axes, which has no derivative; the exponentials
     of that; their
     sum, in float32 at least, one where `where` leaves nothing; `where` in the shape of `x`."""
@@ -76,7 +76,7 @@ def _softmax(x: Any, where: Any, axis: Any) -> Any:
     d = typeof(x).dtype
     if work_dtype(d) != d:  # differences and exponentials rounded to half precision would be off by a tenth
         x = lnp.astype(x, work_dtype(d))
-    _, terms, total, where = _exponentials("softmax", x, axis, where)
+    _, terms, total, where = _compute_exponentials("softmax", x, axis, where)
     out = lnp.astype(lnp.divide(terms, total), d)
     return out if where is None else lnp.where(where, out, 0)
 
@@ -108,7 +108,7 @@ def log_softmax(x: ArrayLike, axis: AxisLike = -1, where: ArrayLike | None = Non
     >>> log_softmax(np.array([0., 1000.]))
     Array([-1000.,     0.], dtype=float32)
     """
-    shifted, _, total, where = _exponentials("log_softmax", x, axis, where)
+    shifted, _, total, where = _compute_exponentials("log_softmax", x, axis, where)
     out = lnp.astype(lnp.subtract(shifted, lax.log(total)), typeof(shifted).dtype)
     return out if where is None else lnp.where(where, out, -np.inf)
 
@@ -210,7 +210,7 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, a
            [0., 0., 1.],
            [0., 0., 0.]], dtype=float32)
     """
-    n = _classes(num_classes)
+    n = _check_num_classes(num_classes)
     x = lnp.asarray(x)
     d = typeof(x).dtype
     if not dtypes.is_inexact(d):  # in a narrow dtype the numbers of classes would wrap
@@ -230,7 +230,7 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, a
                       final)
 
 
-def _classes(num_classes: Any) -> int:
+def _check_num_classes(num_classes: Any) -> int:
     try:
         n = operator.index(num_classes)
     except TypeError:

@@ -9,7 +9,7 @@ import lamina_random as random
 from lamina_ir import ShapeError
 from lamina_tracing.extend import check_axis, rename_errors, typeof
 
-from ._stax_conv_pool import size
+from ._stax_conv_pool import check_size
 from ._layer_errors import Layer, layer
 
 __all__ = ["FanInConcat", "FanInSum", "FanOut", "parallel", "serial", "shape_dependent"]
@@ -33,25 +33,25 @@ def FanOut(num: int) -> Layer:
     >>> FanOut(2)[1]((), 5)
     [5, 5]
     """
-    num = size("FanOut", "num", num)
+    num = check_size("FanOut", "num", num)
     return (lambda rng, input_shape: ([input_shape] * num, ())), (lambda params, inputs, **kwargs: [inputs] * num)
 
 
-def _together(call: str, shapes: Any, apart: int | None) -> tuple[Any, ...]:
-    """The shape that shapes broadcast to; those along axis `apart` are added. A size that is not above 0 is not known."""
+def _broadcast_shapes(call: str, shapes: Any, concat_axis: int | None) -> tuple[Any, ...]:
+    """The shape that shapes broadcast to; sizes along `concat_axis` are added. Sizes of 0 or less are unknown."""
     shapes = [tuple(s) for s in shapes]
     if not shapes:
         raise ValueError(f"{call}: at least one input is needed; got none")
     ndim = max(map(len, shapes))
-    if apart is not None:
+    if concat_axis is not None:
         if {len(s) for s in shapes} != {ndim}:
             raise ShapeError(f"{call}: inputs need the same number of axes; got the shapes {shapes}")
-        apart = check_axis(call, apart, ndim)
+        concat_axis = check_axis(call, concat_axis, ndim)
     shape = list(next(s for s in shapes if len(s) == ndim))
     for i in range(ndim):
         found = [s[i - ndim] for s in shapes if len(s) >= ndim - i]
-        known = {n for n in found if n > (1 if apart is None else 0)}
-        if i == apart:
+        known = {n for n in found if n > (1 if concat_axis is None else 0)}
+        if i == concat_axis:
             shape[i] = sum(found) if min(found) >= 0 else -1
         elif len(known) > 1:
             raise ShapeError(f"{call}: inputs differ along axis {i}; got the shapes {shapes}")
@@ -60,15 +60,15 @@ def _together(call: str, shapes: Any, apart: int | None) -> tuple[Any, ...]:
     return tuple(shape)
 
 
-def _fan_in_sum() -> Layer:
+def _make_fan_in_sum() -> Layer:
     def apply(params: Any, inputs: Sequence[Any], **kwargs: Any) -> Any:
         if not len(inputs):
             raise ValueError("FanInSum: at least one input is needed; got none")
         return sum(inputs[1:], inputs[0])
-    return (lambda rng, input_shapes: (_together("FanInSum", input_shapes, None), ())), apply
+    return (lambda rng, input_shapes: (_broadcast_shapes("FanInSum", input_shapes, None), ())), apply
 
 
-FanInSum = layer(_fan_in_sum, "FanInSum")()
+FanInSum = layer(_make_fan_in_sum, "FanInSum")()
 
 
 @layer
@@ -91,12 +91,12 @@ def FanInConcat(axis: int = -1) -> Layer:
     >>> apply((), [np.ones((4, 2)), np.ones((4, 3))]).shape
     (4, 5)
     """
-    return ((lambda rng, input_shapes: (_together("FanInConcat", input_shapes, axis), ())),
+    return ((lambda rng, input_shapes: (_broadcast_shapes("FanInConcat", input_shapes, axis), ())),
             (lambda params, inputs, **kwargs: lnp.concatenate(inputs, axis)))
 
 
 # --- layers of layers ----------------------------------------------------------------------------------------------
-def _pairs(call: str, layers: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+def _split_pairs(call: str, layers: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     for i, pair in enumerate(layers):
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and all(map(callable, pair))):
             what = f"the function {pair.__name__}, which makes one" if hasattr(pair, "__name__") else repr(pair)
@@ -104,13 +104,13 @@ def _pairs(call: str, layers: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     return [pair[0] for pair in layers], [pair[1] for pair in layers]
 
 
-def _each(call: str, what: str, values: Any, n: int) -> Any:
+def _check_count(call: str, what: str, values: Any, n: int) -> Any:
     if len(values) != n:
         raise ValueError(f"{call}: {what} has one entry for each of {n} layers; got {len(values)}")
     return values
 
 
-def _keys(call: str, rng: Any, n: int) -> Any:
+def _split_rng(call: str, rng: Any, n: int) -> Any:
     return [None] * n if rng is None else rename_errors(random.split, call)(rng, n) if n else ()
 
 
@@ -134,7 +134,7 @@ def serial(*layers: Layer) -> Layer:
     >>> shape, apply(params, np.ones((3, 4))).shape
     ((-1, 2), (3, 2))
     """
-    inits, applies = _pairs("serial", layers)
+    inits, applies = _split_pairs("serial", layers)
 
     def init(rng: Any, input_shape: Any) -> Any:
         params = []
@@ -146,8 +146,8 @@ def serial(*layers: Layer) -> Layer:
         return input_shape, params
 
     def apply(params: Any, inputs: Any, **kwargs: Any) -> Any:
-        keys = _keys("serial", kwargs.pop("rng", None), len(applies))
-        for run, param, key in zip(applies, _each("serial", "params", params, len(applies)), keys, strict=True):
+        keys = _split_rng("serial", kwargs.pop("rng", None), len(applies))
+        for run, param, key in zip(applies, _check_count("serial", "params", params, len(applies)), keys, strict=True):
             inputs = run(param, inputs, rng=key, **kwargs)
         return inputs
     return init, apply
@@ -174,12 +174,13 @@ def parallel(*layers: Layer) -> Layer:
     >>> shape, apply(params, np.ones((2, 4))).shape
     ((-1, 7), (2, 7))
     """
-    inits, applies = _pairs("parallel", layers)
+    inits, applies = _split_pairs("parallel", layers)
 
     def init(rng: Any, input_shape: Any) -> Any:
         shapes, params = [], []
-        keys = _keys("parallel", rng, len(inits))
-        for start, key, shape in zip(inits, keys, _each("parallel", "input_shape", input_shape, len(inits)), strict=True):
+        keys = _split_rng("parallel", rng, len(inits))
+        for start, key, shape in zip(inits, keys, _check_count("parallel", "input_shape", input_shape, len(inits)),
+                                     strict=True):
             shape, param = start(key, shape)
             shapes.append(shape)
             params.append(param)
@@ -187,8 +188,9 @@ def parallel(*layers: Layer) -> Layer:
 
     def apply(params: Any, inputs: Any, **kwargs: Any) -> Any:
         n = len(applies)
-        keys = _keys("parallel", kwargs.pop("rng", None), n)
-        all_of = zip(applies, _each("parallel", "params", params, n), _each("parallel", "inputs", inputs, n), keys, strict=True)
+        keys = _split_rng("parallel", kwargs.pop("rng", None), n)
+        all_of = zip(applies, _check_count("parallel", "params", params, n),
+                     _check_count("parallel", "inputs", inputs, n), keys, strict=True)
         return [run(param, x, rng=key, **kwargs) for run, param, x, key in all_of]
     return init, apply
 
@@ -214,8 +216,8 @@ def shape_dependent(make_layer: Callable[[Any], Layer]) -> Layer:
     if not callable(make_layer):
         raise TypeError(f"shape_dependent: make_layer is a function of a shape; got {type(make_layer).__name__}")
 
-    def made(shape: Any) -> Any:
-        return _pairs("shape_dependent", [make_layer(shape)])
+    def make_pair(shape: Any) -> Any:
+        return _split_pairs("shape_dependent", [make_layer(shape)])
 
-    return ((lambda rng, input_shape: made(input_shape)[0][0](rng, input_shape)),
-            (lambda params, inputs, **kwargs: made(typeof(inputs).shape)[1][0](params, inputs, **kwargs)))
+    return ((lambda rng, input_shape: make_pair(input_shape)[0][0](rng, input_shape)),
+            (lambda params, inputs, **kwargs: make_pair(typeof(inputs).shape)[1][0](params, inputs, **kwargs)))

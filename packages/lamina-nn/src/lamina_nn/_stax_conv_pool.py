@@ -15,19 +15,19 @@ from lamina_numpy.extend import to_inexact
 from lamina_tracing import ArrayLike, lax
 from lamina_tracing.extend import as_int, typeof
 
-from ._layer_errors import F, Layer, checked_shape, layer
+from ._layer_errors import F, Layer, check_input_shape, layer
 from .initializers import Initializer, glorot_normal, normal
 
-__all__ = ["AvgPool", "Conv", "Conv1DTranspose", "ConvTranspose", "GeneralConv", "GeneralConvTranspose", "MaxPool", "SumPool",
-           "size"]
+__all__ = ["AvgPool", "Conv", "Conv1DTranspose", "ConvTranspose", "GeneralConv", "GeneralConvTranspose", "MaxPool",
+           "SumPool", "check_size"]
 
 
-def _documented(entries: Mapping[str, str]) -> Callable[[F], F]:
+def _document(entries: Mapping[str, str]) -> Callable[[F], F]:
     """Mark a constructor of layers whose docstring uses shared entries."""
     return lambda maker: layer(fill_docstring(entries)(maker))
 
 
-def size(call: str, name: str, n: Any) -> int:
+def check_size(call: str, name: str, n: Any) -> int:
     """An argument that is a number of things."""
     n = as_int(call, name, n)
     if n < 0:
@@ -35,18 +35,18 @@ def size(call: str, name: str, n: Any) -> int:
     return n
 
 
-def _lengths(call: str, name: str, values: Any, count: int | None = None) -> tuple[int, ...]:
+def _check_lengths(call: str, name: str, values: Any, count: int | None = None) -> tuple[int, ...]:
     """Lengths along the axes of windows."""
     if not isinstance(values, Sequence) or isinstance(values, str):
         raise TypeError(f"{call}: {name} is a sequence with an integer for each axis of the window; got {values!r}")
-    found = tuple(size(call, name, n) for n in values)
+    found = tuple(check_size(call, name, n) for n in values)
     if count is not None and len(found) != count or 0 in found:
         raise ShapeError(f"{call}: {name} has a positive length for each of {len(found) if count is None else count} axes of "
                          f"the window; got {found}")
     return found
 
 
-def _pads(call: str, padding: Any, count: int) -> Any:
+def _check_padding(call: str, padding: Any, count: int) -> Any:
     """A word, or a pair for each axis of windows."""
     if isinstance(padding, str):
         return padding
@@ -85,7 +85,7 @@ _TRANSPOSED = {**_CONV, **docstring_entries("""
 
 
 # --- convolutions --------------------------------------------------------------------------------------------------
-def _specs(call: str, dimension_numbers: Any, window: tuple[int, ...]) -> tuple[str, str, str]:
+def _parse_specs(call: str, dimension_numbers: Any, window: tuple[int, ...]) -> tuple[str, str, str]:
     """The letters of the axes of inputs, kernel and result, which fit each other and the window."""
     specs = tuple(dimension_numbers) if isinstance(dimension_numbers, Sequence) else ()
     if len(specs) != 3 or not all(isinstance(s, str) for s in specs):
@@ -100,17 +100,17 @@ def _specs(call: str, dimension_numbers: Any, window: tuple[int, ...]) -> tuple[
     return lhs, rhs, out
 
 
-def _convolution(shape_of: Any, convolve: Any, call: str, dimension_numbers: Any, out_chan: Any, filter_shape: Any,
-                 strides: Any, padding: Any, W_init: Initializer | None, b_init: Initializer) -> Layer:
-    window = _lengths(call, "filter_shape", filter_shape)
-    out_chan = size(call, "out_chan", out_chan)
-    steps = (1,) * len(window) if strides is None else _lengths(call, "strides", strides, len(window))
-    lhs, rhs, out = numbers = _specs(call, dimension_numbers, window)
-    padding = _pads(call, padding, len(window))
+def _make_convolution(shape_of: Any, convolve: Any, call: str, dimension_numbers: Any, out_chan: Any, filter_shape: Any,
+                      strides: Any, padding: Any, W_init: Initializer | None, b_init: Initializer) -> Layer:
+    window = _check_lengths(call, "filter_shape", filter_shape)
+    out_chan = check_size(call, "out_chan", out_chan)
+    steps = (1,) * len(window) if strides is None else _check_lengths(call, "strides", strides, len(window))
+    lhs, rhs, out = numbers = _parse_specs(call, dimension_numbers, window)
+    padding = _check_padding(call, padding, len(window))
     weights = W_init or glorot_normal(rhs.index("I"), rhs.index("O"))
 
     def init(rng: Any, input_shape: Any) -> Any:
-        input_shape = checked_shape(call, input_shape)
+        input_shape = check_input_shape(call, input_shape)
         if len(input_shape) != len(lhs):
             raise ShapeError(f"{call}: inputs have the axes {lhs}; got the shape {input_shape}")
         inner = iter(window)
@@ -126,11 +126,11 @@ def _convolution(shape_of: Any, convolve: Any, call: str, dimension_numbers: Any
     return init, apply
 
 
-_straight = functools.partial(_convolution, lax.conv_general_shape_tuple, lax.conv_general_dilated)
-_spread = functools.partial(_convolution, lax.conv_transpose_shape_tuple, lax.conv_transpose)
+_make_conv = functools.partial(_make_convolution, lax.conv_general_shape_tuple, lax.conv_general_dilated)
+_make_transpose = functools.partial(_make_convolution, lax.conv_transpose_shape_tuple, lax.conv_transpose)
 
 
-@_documented(_CONV)
+@_document(_CONV)
 def GeneralConv(dimension_numbers: Sequence[str], out_chan: int, filter_shape: Sequence[int],
                 strides: Sequence[int] | None = None, padding: Any = "VALID", W_init: Initializer | None = None,
                 b_init: Initializer = normal(1e-6)) -> Layer:
@@ -148,10 +148,10 @@ def GeneralConv(dimension_numbers: Sequence[str], out_chan: int, filter_shape: S
     >>> shape, kernel.shape, bias.shape
     ((-1, 8, 8), (8, 2, 3), (1, 8, 1))
     """
-    return _straight("GeneralConv", dimension_numbers, out_chan, filter_shape, strides, padding, W_init, b_init)
+    return _make_conv("GeneralConv", dimension_numbers, out_chan, filter_shape, strides, padding, W_init, b_init)
 
 
-@_documented(_IMAGES)
+@_document(_IMAGES)
 def Conv(out_chan: int, filter_shape: Sequence[int], strides: Sequence[int] | None = None, padding: Any = "VALID",
          W_init: Initializer | None = None, b_init: Initializer = normal(1e-6)) -> Layer:
     """Return a layer that convolves images `[N, H, W, C]`.
@@ -168,10 +168,10 @@ def Conv(out_chan: int, filter_shape: Sequence[int], strides: Sequence[int] | No
     >>> shape, apply(params, np.ones((2, 28, 28, 1))).shape
     ((-1, 28, 28, 8), (2, 28, 28, 8))
     """
-    return _straight("Conv", ("NHWC", "HWIO", "NHWC"), out_chan, filter_shape, strides, padding, W_init, b_init)
+    return _make_conv("Conv", ("NHWC", "HWIO", "NHWC"), out_chan, filter_shape, strides, padding, W_init, b_init)
 
 
-@_documented(_TRANSPOSED)
+@_document(_TRANSPOSED)
 def GeneralConvTranspose(dimension_numbers: Sequence[str], out_chan: int, filter_shape: Sequence[int],
                          strides: Sequence[int] | None = None, padding: Any = "VALID", W_init: Initializer | None = None,
                          b_init: Initializer = normal(1e-6)) -> Layer:
@@ -188,10 +188,11 @@ def GeneralConvTranspose(dimension_numbers: Sequence[str], out_chan: int, filter
     >>> init(PRNGKey(0), (-1, 2, 10))[0]
     (-1, 8, 20)
     """
-    return _spread("GeneralConvTranspose", dimension_numbers, out_chan, filter_shape, strides, padding, W_init, b_init)
+    return _make_transpose("GeneralConvTranspose", dimension_numbers, out_chan, filter_shape, strides, padding, W_init,
+                           b_init)
 
 
-@_documented(_TRANSPOSED)
+@_document(_TRANSPOSED)
 def Conv1DTranspose(out_chan: int, filter_shape: Sequence[int], strides: Sequence[int] | None = None, padding: Any = "VALID",
                     W_init: Initializer | None = None, b_init: Initializer = normal(1e-6)) -> Layer:
     """Return a layer of transposed convolutions of sequences `[N, H, C]`.
@@ -210,10 +211,11 @@ def Conv1DTranspose(out_chan: int, filter_shape: Sequence[int], strides: Sequenc
     >>> Conv1DTranspose(8, (3,), strides=(2,))[0](PRNGKey(0), (-1, 10, 2))[0]
     (-1, 21, 8)
     """
-    return _spread("Conv1DTranspose", ("NHC", "HIO", "NHC"), out_chan, filter_shape, strides, padding, W_init, b_init)
+    return _make_transpose("Conv1DTranspose", ("NHC", "HIO", "NHC"), out_chan, filter_shape, strides, padding, W_init,
+                           b_init)
 
 
-@_documented(_TRANSPOSED)
+@_document(_TRANSPOSED)
 def ConvTranspose(out_chan: int, filter_shape: Sequence[int], strides: Sequence[int] | None = None, padding: Any = "VALID",
                   W_init: Initializer | None = None, b_init: Initializer = normal(1e-6)) -> Layer:
     """Return a layer of transposed convolutions of images `[N, H, W, C]`.
@@ -229,30 +231,31 @@ def ConvTranspose(out_chan: int, filter_shape: Sequence[int], strides: Sequence[
     >>> ConvTranspose(8, (3, 2), strides=(2, 3))[0](PRNGKey(0), (-1, 10, 11, 4))[0]
     (-1, 21, 33, 8)
     """
-    return _spread("ConvTranspose", ("NHWC", "HWIO", "NHWC"), out_chan, filter_shape, strides, padding, W_init, b_init)
+    return _make_transpose("ConvTranspose", ("NHWC", "HWIO", "NHWC"), out_chan, filter_shape, strides, padding, W_init,
+                           b_init)
 
 
 # --- one number for each window ------------------------------------------------------------------------------------
-def _pool(call: str, window_shape: Any, strides: Any, padding: Any, spec: Any, reduce: Any) -> Layer:
-    lengths = _lengths(call, "window_shape", window_shape)
-    steps = (1,) * len(lengths) if strides is None else _lengths(call, "strides", strides, len(lengths))
+def _make_pool(call: str, window_shape: Any, strides: Any, padding: Any, spec: Any, reduce: Any) -> Layer:
+    lengths = _check_lengths(call, "window_shape", window_shape)
+    steps = (1,) * len(lengths) if strides is None else _check_lengths(call, "strides", strides, len(lengths))
     ndim = len(lengths) + 2
     if spec is None:
-        apart: tuple[int, ...] = (0, ndim - 1)
+        excluded: tuple[int, ...] = (0, ndim - 1)
     elif isinstance(spec, str) and len(spec) == ndim and spec.count("N") == spec.count("C") == 1:
-        apart = (spec.index("N"), spec.index("C"))
+        excluded = (spec.index("N"), spec.index("C"))
     else:
         raise ShapeError(f"{call}: spec has the letters N, C and one for each of {ndim - 2} lengths in window_shape; "
                          f"got {spec!r}")
 
-    def whole(values: Any, other: Any) -> tuple[Any, ...]:
+    def expand(values: Any, other: Any) -> tuple[Any, ...]:
         inner = iter(values)
-        return tuple(other if i in apart else next(inner) for i in range(ndim))
+        return tuple(other if i in excluded else next(inner) for i in range(ndim))
 
-    window, steps = whole(lengths, 1), whole(steps, 1)
-    padding = _pads(call, padding, len(lengths))
+    window, steps = expand(lengths, 1), expand(steps, 1)
+    padding = _check_padding(call, padding, len(lengths))
     if not isinstance(padding, str):
-        padding = whole(padding, (0, 0))
+        padding = expand(padding, (0, 0))
 
     def check(shape: Any) -> tuple[int, ...]:
         if len(shape) != ndim:
@@ -260,13 +263,14 @@ def _pool(call: str, window_shape: Any, strides: Any, padding: Any, spec: Any, r
         return tuple(shape)
 
     def init(rng: Any, input_shape: Any) -> Any:
-        shape = check(checked_shape(call, input_shape))
+        shape = check(check_input_shape(call, input_shape))
         pads = lax.padtype_to_pads(shape, window, steps, padding) if isinstance(padding, str) else padding
         return lax.reduce_window_shape_tuple(shape, window, steps, pads), ()
 
     def apply(params: Any, inputs: ArrayLike, **kwargs: Any) -> Any:
         shape = check(typeof(inputs).shape)
-        return reduce(lnp.asarray(inputs), window, steps, padding, tuple(1 if i in apart else n for i, n in enumerate(shape)))
+        return reduce(lnp.asarray(inputs), window, steps, padding,
+                      tuple(1 if i in excluded else n for i, n in enumerate(shape)))
     return init, apply
 
 
@@ -282,13 +286,13 @@ _POOL = docstring_entries("""
     """)
 
 
-def _sums(x: Any, window: Any, steps: Any, padding: Any) -> Any:
+def _sum_windows(x: Any, window: Any, steps: Any, padding: Any) -> Any:
     if dtypes.is_bool(typeof(x).dtype):
         x = lnp.astype(x, np.int32)  # how many
     return lax.reduce_window(x, np.zeros((), typeof(x).dtype), lax.add, window, steps, padding)
 
 
-@_documented(_POOL)
+@_document(_POOL)
 def MaxPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, padding: Any = "VALID", spec: str | None = None,
             ) -> Layer:
     """Return a layer that computes the maximum of each window; padding is never the maximum.
@@ -304,16 +308,16 @@ def MaxPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, p
     Array([[ 5.,  7.],
            [13., 15.]], dtype=float32)
     """
-    def largest(x: Any, window: Any, steps: Any, padding: Any, once: Any) -> Any:
+    def reduce(x: Any, window: Any, steps: Any, padding: Any, once: Any) -> Any:
         d = typeof(x).dtype
         least: Any = -np.inf if dtypes.is_inexact(d) else False if dtypes.is_bool(d) else lnp.iinfo(d).min
         if least == -np.inf and not np.isinf(np.asarray(least, d)):
             least = lnp.finfo(d).min  # a dtype without infinities
         return lax.reduce_window(x, np.asarray(least, d), lax.max, window, steps, padding)
-    return _pool("MaxPool", window_shape, strides, padding, spec, largest)
+    return _make_pool("MaxPool", window_shape, strides, padding, spec, reduce)
 
 
-@_documented(_POOL)
+@_document(_POOL)
 def SumPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, padding: Any = "VALID", spec: str | None = None,
             ) -> Layer:
     """Return a layer that computes the sum of each window.
@@ -329,11 +333,11 @@ def SumPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, p
     >>> SumPool((2,))[1]((), np.arange(4.).reshape(1, 4, 1))[0, :, 0]
     Array([1., 3., 5.], dtype=float32)
     """
-    return _pool("SumPool", window_shape, strides, padding, spec,
-                 lambda x, window, steps, padding, once: _sums(x, window, steps, padding))
+    return _make_pool("SumPool", window_shape, strides, padding, spec,
+                      lambda x, window, steps, padding, once: _sum_windows(x, window, steps, padding))
 
 
-@_documented(_POOL)
+@_document(_POOL)
 def AvgPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, padding: Any = "VALID", spec: str | None = None,
             ) -> Layer:
     """Return a layer that computes the mean of each window; padding does not count.
@@ -348,7 +352,8 @@ def AvgPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, p
     >>> AvgPool((2,), padding="SAME")[1]((), np.arange(4.).reshape(1, 4, 1))[0, :, 0]
     Array([0.5, 1.5, 2.5, 3. ], dtype=float32)
     """
-    def mean(x: Any, window: Any, steps: Any, padding: Any, once: Any) -> Any:
+    def reduce(x: Any, window: Any, steps: Any, padding: Any, once: Any) -> Any:
         x = to_inexact("AvgPool", x)  # sums of short integers would wrap
-        return lnp.divide(_sums(x, window, steps, padding), _sums(lnp.ones(once, typeof(x).dtype), window, steps, padding))
-    return _pool("AvgPool", window_shape, strides, padding, spec, mean)
+        return lnp.divide(_sum_windows(x, window, steps, padding),
+                          _sum_windows(lnp.ones(once, typeof(x).dtype), window, steps, padding))
+    return _make_pool("AvgPool", window_shape, strides, padding, spec, reduce)

@@ -52,12 +52,12 @@ class Initializer(Protocol):
 
 
 # --- how the arguments are read ------------------------------------------------------------------------------------
-def _dtype(*given: DTypeLike | None) -> np.dtype:
+def _resolve_dtype(*given: DTypeLike | None) -> np.dtype:
     """The first dtype that is given, else the default float."""
     return next((resolve_requested_dtype(d) for d in given if d is not None), dtypes.canonical_float())
 
 
-def _sizes(shape: Any) -> tuple[int, ...]:
+def _get_sizes(shape: Any) -> tuple[int, ...]:
     if isinstance(shape, random.NamedShape):
         return shape.sizes
     sizes = tuple(shape) if np.iterable(shape) else (shape,)
@@ -72,9 +72,9 @@ def _as_named(shape: Any, sizes: Sequence[int]) -> Any:
     return random.NamedShape(*sizes, **shape.named) if isinstance(shape, random.NamedShape) else tuple(sizes)
 
 
-def _fans(call: str, shape: Any, in_axis: Axes, out_axis: Axes, batch_axis: Axes) -> tuple[float, float]:
+def _count_fans(call: str, shape: Any, in_axis: Axes, out_axis: Axes, batch_axis: Axes) -> tuple[float, float]:
     """How many numbers go into a unit, and out of it: the axes of inputs or outputs, times what is neither those nor batch."""
-    sizes = _sizes(shape)
+    sizes = _get_sizes(shape)
     named = getattr(shape, "named", {})
     window: float = math.prod(sizes)
 
@@ -98,7 +98,7 @@ def _fans(call: str, shape: Any, in_axis: Axes, out_axis: Axes, batch_axis: Axes
     return inputs * window, outputs * window
 
 
-def _on_disc(key: Any, shape: Any, dtype: np.dtype, share: Any) -> Any:
+def _draw_on_disc(key: Any, shape: Any, dtype: np.dtype, share: Any) -> Any:
     """Complex numbers of any direction; `share` makes their sizes of uniform numbers."""
     part = dtypes.real_dtype(dtype)
     for_size, for_angle = random.split(key)
@@ -107,24 +107,24 @@ def _on_disc(key: Any, shape: Any, dtype: np.dtype, share: Any) -> Any:
     return lax.complex(lax.mul(size, lax.cos(angle)), lax.mul(size, lax.sin(angle)))
 
 
-def _scaled(x: Any, by: Any, dtype: np.dtype) -> Any:
+def _scale(x: Any, by: Any, dtype: np.dtype) -> Any:
     return lnp.multiply(x, lnp.asarray(by, dtype))
 
 
 # --- weights that depend on nothing --------------------------------------------------------------------------------
-def _initializer(call: str, default: DTypeLike | None,
-                 draw: Callable[[ArrayLike, Any, np.dtype], Array]) -> Initializer:
+def _make_initializer(call: str, default: DTypeLike | None,
+                      draw: Callable[[ArrayLike, Any, np.dtype], Array]) -> Initializer:
     """Return the initializer whose weights `draw` computes from a key, a `Shape` and a dtype.
 
     Its errors start with `call`. The annotations of `lamina_random` do not include `NamedShape`, hence `Any`."""
     def init(key: ArrayLike, shape: Shape, dtype: DTypeLike | None = None) -> Array:
-        return draw(key, shape, _dtype(dtype, default))
+        return draw(key, shape, _resolve_dtype(dtype, default))
     return rename_errors(init, call)
 
 
-def _filled(name: str, fill: Callable[..., Array], example: str) -> Initializer:
+def _make_fill(name: str, fill: Callable[..., Array], example: str) -> Initializer:
     def init(key: ArrayLike, shape: Shape, dtype: DTypeLike | None = None) -> Array:
-        return fill(_sizes(shape), _dtype(dtype))
+        return fill(_get_sizes(shape), _resolve_dtype(dtype))
     init.__name__ = init.__qualname__ = name
     init.__doc__ = f"""Return weights of {name.removesuffix("s")}. This function is an initializer itself.
 
@@ -146,8 +146,8 @@ def _filled(name: str, fill: Callable[..., Array], example: str) -> Initializer:
     return rename_errors(init, name)
 
 
-zeros = _filled("zeros", lnp.zeros, "Array([0., 0.], dtype=float32)")
-ones = _filled("ones", lnp.ones, "Array([1., 1.], dtype=float32)")
+zeros = _make_fill("zeros", lnp.zeros, "Array([0., 0.], dtype=float32)")
+ones = _make_fill("ones", lnp.ones, "Array([1., 1.], dtype=float32)")
 
 
 @fill_docstring(_ENTRIES)
@@ -168,7 +168,7 @@ def constant(value: ArrayLike, dtype: DTypeLike | None = None) -> Initializer:
     >>> constant(-7)(PRNGKey(0), (2,))
     Array([-7., -7.], dtype=float32)
     """
-    return _initializer("constant", dtype, lambda key, shape, d: lnp.full(_sizes(shape), value, d))
+    return _make_initializer("constant", dtype, lambda key, shape, d: lnp.full(_get_sizes(shape), value, d))
 
 
 # --- numbers of one distribution -----------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def uniform(scale: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initiali
     >>> uniform(10.0)(PRNGKey(42), (2,)).round(4)
     Array([0.1501, 6.7896], dtype=float32)
     """
-    return _initializer("uniform", dtype, lambda key, shape, d: _scaled(random.uniform(key, shape, d), scale, d))
+    return _make_initializer("uniform", dtype, lambda key, shape, d: _scale(random.uniform(key, shape, d), scale, d))
 
 
 @fill_docstring(_ENTRIES)
@@ -208,7 +208,7 @@ def normal(stddev: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initiali
     >>> [round(float(x), 4) for x in normal(5.0)(PRNGKey(42), (2,))]
     [-10.8491, 2.324]
     """
-    return _initializer("normal", dtype, lambda key, shape, d: _scaled(random.normal(key, shape, d), stddev, d))
+    return _make_initializer("normal", dtype, lambda key, shape, d: _scale(random.normal(key, shape, d), stddev, d))
 
 
 @fill_docstring(_ENTRIES)
@@ -231,8 +231,8 @@ def truncated_normal(stddev: ArrayLike = 1e-2, dtype: DTypeLike | None = None, l
     [-8.9283, 2.2109]
     """
     def draw(key: ArrayLike, shape: Any, d: np.dtype) -> Array:
-        return _scaled(random.truncated_normal(key, lower, upper, shape, d), stddev, d)
-    return _initializer("truncated_normal", dtype, draw)
+        return _scale(random.truncated_normal(key, lower, upper, shape, d), stddev, d)
+    return _make_initializer("truncated_normal", dtype, draw)
 
 
 # --- numbers that scale with the inputs or outputs of a unit -------------------------------------------------------
@@ -242,24 +242,24 @@ _MODES = {"fan_in": lambda i, o: i, "fan_out": lambda i, o: o, "fan_avg": lambda
 _CUT, _CUT_ON_DISC = 0.87962566103423978, 0.95311164380491208
 
 
-def _spread(distribution: str, key: Any, shape: Any, d: np.dtype, variance: float) -> Any:
+def _draw_scaled(distribution: str, key: Any, shape: Any, d: np.dtype, variance: float) -> Any:
     """Numbers of mean 0 and of this variance, which is rounded to the dtype before its root is taken, as JAX does."""
     complex_ = dtypes.is_complex(d)
     real = np.empty(0, d).real.dtype if complex_ else d
     v = np.asarray(variance, real)
     cut, cut_on_disc, three = np.asarray(_CUT, real), np.asarray(_CUT_ON_DISC, real), np.asarray(3, real)
     if distribution == "normal":
-        return _scaled(random.normal(key, shape, d), np.sqrt(v), d)
+        return _scale(random.normal(key, shape, d), np.sqrt(v), d)
     if distribution == "uniform":
         if complex_:
-            return _scaled(_on_disc(key, shape, d, lambda u: lax.sqrt(lax.mul(u, real.type(2)))), np.sqrt(v), d)
-        return _scaled(random.uniform(key, shape, d, -1.0), np.sqrt(three * v), d)
+            return _scale(_draw_on_disc(key, shape, d, lambda u: lax.sqrt(lax.mul(u, real.type(2)))), np.sqrt(v), d)
+        return _scale(random.uniform(key, shape, d, -1.0), np.sqrt(three * v), d)
     if complex_:
-        return _scaled(_on_disc(key, shape, d, lambda u: _within_two(u, d)), np.sqrt(v) / cut_on_disc, d)
-    return _scaled(random.truncated_normal(key, -2.0, 2.0, shape, d), np.sqrt(v) / cut, d)
+        return _scale(_draw_on_disc(key, shape, d, lambda u: _compute_radius(u, d)), np.sqrt(v) / cut_on_disc, d)
+    return _scale(random.truncated_normal(key, -2.0, 2.0, shape, d), np.sqrt(v) / cut, d)
 
 
-def _within_two(u: Any, d: np.dtype) -> Any:
+def _compute_radius(u: Any, d: np.dtype) -> Any:
     """Lengths up to 2 of plane vectors with normal parts of variance 1/2, of numbers in [0, 1): by the complex logarithm, which
     is rounded otherwise near 1 than the real one, and is what JAX's digits come from."""
     left = lax.sub(1.0, lax.mul(u, -math.expm1(-4)))
@@ -289,11 +289,11 @@ def variance_scaling(scale: float, mode: str, distribution: str, in_axis: Axes =
     >>> variance_scaling(1.0, "fan_in", "normal")(PRNGKey(0), (3, 2)).shape
     (3, 2)
     """
-    return _variance_scaling("variance_scaling", scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
+    return _make_variance_scaling("variance_scaling", scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
 
 
-def _variance_scaling(call: str, scale: float, mode: str, distribution: str, in_axis: Axes, out_axis: Axes,
-                      batch_axis: Axes, dtype: DTypeLike | None) -> Initializer:
+def _make_variance_scaling(call: str, scale: float, mode: str, distribution: str, in_axis: Axes, out_axis: Axes,
+                           batch_axis: Axes, dtype: DTypeLike | None) -> Initializer:
     if mode not in _MODES:
         raise ValueError(f"{call}: mode must be one of {', '.join(map(repr, _MODES))}; got {mode!r}")
     if distribution not in ("truncated_normal", "normal", "uniform"):
@@ -302,9 +302,9 @@ def _variance_scaling(call: str, scale: float, mode: str, distribution: str, in_
         raise ValueError(f"{call}: scale must not be below 0; got {scale!r}. It is what the variance is a multiple of")
 
     def draw(key: ArrayLike, shape: Any, d: np.dtype) -> Array:
-        n = _MODES[mode](*_fans(call, shape, in_axis, out_axis, batch_axis))
-        return _spread(distribution, key, shape, d, scale / max(n, 1))
-    return _initializer(call, dtype, draw)
+        n = _MODES[mode](*_count_fans(call, shape, in_axis, out_axis, batch_axis))
+        return _draw_scaled(distribution, key, shape, d, scale / max(n, 1))
+    return _make_initializer(call, dtype, draw)
 
 
 class ScalingInitializers(Protocol):
@@ -317,10 +317,11 @@ class ScalingInitializers(Protocol):
         raise NotImplementedError
 
 
-def _fixed_scaling(name: str, scale: float, mode: str, distribution: str, use: str, source: str) -> ScalingInitializers:
+def _make_fixed_scaling(name: str, scale: float, mode: str, distribution: str, use: str,
+                        source: str) -> ScalingInitializers:
     def make(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (),
              dtype: DTypeLike | None = None) -> Initializer:
-        return _variance_scaling(name, scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
+        return _make_variance_scaling(name, scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"""Return an initializer for {use}: `variance_scaling({scale}, "{mode}", "{distribution}")`.
 
@@ -341,12 +342,12 @@ _LECUN = "`tanh` and SELU", 'LeCun et al., "Efficient backprop" (1998)'
 _GLOROT = ("`tanh` and sigmoids",
            'Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks" (2010)')
 _HE = "`relu`", 'He et al., "Delving deep into rectifiers" (2015)'
-lecun_uniform = _fixed_scaling("lecun_uniform", 1.0, "fan_in", "uniform", *_LECUN)
-lecun_normal = _fixed_scaling("lecun_normal", 1.0, "fan_in", "truncated_normal", *_LECUN)
-glorot_uniform = _fixed_scaling("glorot_uniform", 1.0, "fan_avg", "uniform", *_GLOROT)
-glorot_normal = _fixed_scaling("glorot_normal", 1.0, "fan_avg", "truncated_normal", *_GLOROT)
-he_uniform = _fixed_scaling("he_uniform", 2.0, "fan_in", "uniform", *_HE)
-he_normal = _fixed_scaling("he_normal", 2.0, "fan_in", "truncated_normal", *_HE)
+lecun_uniform = _make_fixed_scaling("lecun_uniform", 1.0, "fan_in", "uniform", *_LECUN)
+lecun_normal = _make_fixed_scaling("lecun_normal", 1.0, "fan_in", "truncated_normal", *_LECUN)
+glorot_uniform = _make_fixed_scaling("glorot_uniform", 1.0, "fan_avg", "uniform", *_GLOROT)
+glorot_normal = _make_fixed_scaling("glorot_normal", 1.0, "fan_avg", "truncated_normal", *_GLOROT)
+he_uniform = _make_fixed_scaling("he_uniform", 2.0, "fan_in", "uniform", *_HE)
+he_normal = _make_fixed_scaling("he_normal", 2.0, "fan_in", "truncated_normal", *_HE)
 xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
 kaiming_uniform, kaiming_normal = he_uniform, he_normal
 
@@ -373,13 +374,13 @@ def orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike |
     True
     """
     def draw(key: ArrayLike, shape: Any, d: np.dtype) -> Array:
-        return _orthogonal("orthogonal", key, shape, d, scale, column_axis)
-    return _initializer("orthogonal", dtype, draw)
+        return _draw_orthogonal("orthogonal", key, shape, d, scale, column_axis)
+    return _make_initializer("orthogonal", dtype, draw)
 
 
 @ignore_strict_promotion
-def _orthogonal(call: str, key: Any, shape: Any, d: np.dtype, scale: Any, column_axis: int) -> Any:
-    sizes = _sizes(shape)
+def _draw_orthogonal(call: str, key: Any, shape: Any, d: np.dtype, scale: Any, column_axis: int) -> Any:
+    sizes = _get_sizes(shape)
     if len(sizes) < 2:
         raise ValueError(f"{call}: a shape of two axes at least is needed; got {sizes}")
     at = check_axis(call, column_axis, len(sizes), "column_axis")
@@ -388,7 +389,7 @@ def _orthogonal(call: str, key: Any, shape: Any, d: np.dtype, scale: Any, column
     q, r = lnp.linalg.qr(random.normal(key, _as_named(shape, (max(rows, columns), min(rows, columns))), d))
     q = lnp.multiply(q, lnp.sign(lnp.diagonal(r)))
     q = lnp.reshape(lnp.transpose(q) if columns > rows else q, (*rest, columns))
-    return _scaled(lnp.astype(lnp.moveaxis(q, -1, at), d), scale, d)
+    return _scale(lnp.astype(lnp.moveaxis(q, -1, at), d), scale, d)
 
 
 @fill_docstring(_ENTRIES)
@@ -412,13 +413,13 @@ def delta_orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DType
     [False, True, False]
     """
     def draw(key: ArrayLike, shape: Any, d: np.dtype) -> Array:
-        sizes = _sizes(shape)
+        sizes = _get_sizes(shape)
         if not 3 <= len(sizes) <= 5:
             raise ValueError(f"delta_orthogonal: a shape of three to five axes is needed; got {sizes}")
         if sizes[-1] < sizes[-2]:
             raise ValueError(f"delta_orthogonal: no more inputs than outputs can be kept orthogonal; got {sizes[-2]} inputs "
                              f"and {sizes[-1]} outputs in {sizes}")
-        matrix = _orthogonal("delta_orthogonal", key, _as_named(shape, sizes[-2:]), d, scale, column_axis)
+        matrix = _draw_orthogonal("delta_orthogonal", key, _as_named(shape, sizes[-2:]), d, scale, column_axis)
         middle = tuple([(n - 1) // 2 for n in sizes[:-2]])
         return lnp.zeros(sizes, d).at[middle].set(matrix)
-    return _initializer("delta_orthogonal", dtype, draw)
+    return _make_initializer("delta_orthogonal", dtype, draw)

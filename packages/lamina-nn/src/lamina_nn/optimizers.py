@@ -35,7 +35,7 @@ _OPTIMIZER = docstring_entries("""
     """)
 
 
-def _fits(call: str, g: Any, x: Any) -> None:
+def _check_gradient(call: str, g: Any, x: Any) -> None:
     """Refuses a gradient that is none, or would change the shape of its parameters."""
     if typeof(g).dtype == dtypes.float0:
         raise TypeError(f"{call}: update: parameters of {typeof(x).dtype} have no gradient; leave them out of the tree")
@@ -44,25 +44,25 @@ def _fits(call: str, g: Any, x: Any) -> None:
         raise ShapeError(f"{call}: update: a gradient has the shape of its parameters; got {got}, expected {want}")
 
 
-def _average(share: Any, old: Any, new: Any) -> Any:
+def _update_average(share: Any, old: Any, new: Any) -> Any:
     """The running mean in which the old has this share."""
     return share * old + (1 - share) * new
 
 
-def _one_over_root(x: Any) -> Any:
+def _inverse_root(x: Any) -> Any:
     """`1 / sqrt(x)`, 0 where there is nothing."""
     some = x > 0
     return lnp.where(some, 1 / lnp.sqrt(lnp.where(some, x, 1)), 0)
 
 
-def _bias(share: Any, i: Any, x: Any) -> Any:
+def _bias_correction(share: Any, i: Any, x: Any) -> Any:
     """How much of all weights a running mean has seen after step `i`, in the dtype of `x`: powers of a share near 1 are taken
     in float32 at least, in which they are not 1."""
     d = typeof(x).dtype
     return lnp.astype(1 - lnp.power(share, lnp.astype(i + 1, work_dtype(dtypes.real_dtype(d)))), d)
 
 
-def _seen(eps: Any, x: Any) -> Any:
+def _clamp_epsilon(eps: Any, x: Any) -> Any:
     """`eps`, not less than the smallest number of the dtype of `x`: 1e-8 is 0 in float16, and 0 / 0 no number."""
     d = typeof(x).dtype
     return lnp.maximum(eps, float(lnp.finfo(d).smallest_subnormal)) if d.itemsize <= 2 and dtypes.is_inexact(d) else eps
@@ -87,17 +87,17 @@ def sgd(step_size: Any) -> Any:
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, x: Any) -> Any:
-        _fits("sgd", g, x)
+        _check_gradient("sgd", g, x)
         return x - size(i) * g
     return (lambda x: x), update, (lambda x: x)
 
 
-def _heavy_ball(call: str, step_size: Any, mass: Any, ahead: bool) -> Any:
+def _make_momentum(call: str, step_size: Any, mass: Any, ahead: bool) -> Any:
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
         x, velocity = state
-        _fits(call, g, x)
+        _check_gradient(call, g, x)
         velocity = mass * velocity + g
         return x - size(i) * (mass * velocity + g if ahead else velocity), velocity
     return (lambda x: (x, lnp.zeros_like(x))), update, (lambda state: state[0])
@@ -124,7 +124,7 @@ def momentum(step_size: Any, mass: Any) -> Any:
     >>> get_params(state)
     Array([-1.45], dtype=float32)
     """
-    return _heavy_ball("momentum", step_size, mass, False)
+    return _make_momentum("momentum", step_size, mass, False)
 
 
 @optimizer
@@ -144,7 +144,7 @@ def nesterov(step_size: Any, mass: Any) -> Any:
     >>> get_params(update(0, np.ones(1, np.float32), init(np.zeros(1, np.float32))))
     Array([-0.95], dtype=float32)
     """
-    return _heavy_ball("nesterov", step_size, mass, True)
+    return _make_momentum("nesterov", step_size, mass, True)
 
 
 @optimizer
@@ -167,9 +167,9 @@ def adagrad(step_size: Any, momentum: Any = 0.9) -> Any:
 
     def update(i: Any, g: Any, state: Any) -> Any:
         x, squares, mean = state
-        _fits("adagrad", g, x)
+        _check_gradient("adagrad", g, x)
         squares = squares + lnp.square(g)
-        mean = _average(momentum, mean, g * _one_over_root(squares))
+        mean = _update_average(momentum, mean, g * _inverse_root(squares))
         return x - size(i) * mean, squares, mean
     return (lambda x: (x, lnp.zeros_like(x), lnp.zeros_like(x))), update, (lambda state: state[0])
 
@@ -197,9 +197,9 @@ def rmsprop(step_size: Any, gamma: Any = 0.9, eps: Any = 1e-8) -> Any:
 
     def update(i: Any, g: Any, state: Any) -> Any:
         x, squares = state
-        _fits("rmsprop", g, x)
-        squares = _average(gamma, squares, lnp.square(g))
-        return x - size(i) * g / lnp.sqrt(squares + _seen(eps, squares)), squares
+        _check_gradient("rmsprop", g, x)
+        squares = _update_average(gamma, squares, lnp.square(g))
+        return x - size(i) * g / lnp.sqrt(squares + _clamp_epsilon(eps, squares)), squares
     return (lambda x: (x, lnp.zeros_like(x))), update, (lambda state: state[0])
 
 
@@ -227,9 +227,9 @@ def rmsprop_momentum(step_size: Any, gamma: Any = 0.9, eps: Any = 1e-8, momentum
 
     def update(i: Any, g: Any, state: Any) -> Any:
         x, squares, velocity = state
-        _fits("rmsprop_momentum", g, x)
-        squares = _average(gamma, squares, lnp.square(g))
-        velocity = momentum * velocity + size(i) * g / lnp.sqrt(squares + _seen(eps, squares))
+        _check_gradient("rmsprop_momentum", g, x)
+        squares = _update_average(gamma, squares, lnp.square(g))
+        velocity = momentum * velocity + size(i) * g / lnp.sqrt(squares + _clamp_epsilon(eps, squares))
         return x - velocity, squares, velocity
     return (lambda x: (x, lnp.zeros_like(x), lnp.zeros_like(x))), update, (lambda state: state[0])
 
@@ -254,11 +254,11 @@ def adam(step_size: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8) -> Any
 
     def update(i: Any, g: Any, state: Any) -> Any:
         x, mean, squares = state
-        _fits("adam", g, x)
-        mean = _average(b1, mean, g)
-        squares = _average(b2, squares, lnp.square(g))
-        unbiased = mean / _bias(b1, i, mean), squares / _bias(b2, i, squares)
-        return x - size(i) * unbiased[0] / (lnp.sqrt(unbiased[1]) + _seen(eps, x)), mean, squares
+        _check_gradient("adam", g, x)
+        mean = _update_average(b1, mean, g)
+        squares = _update_average(b2, squares, lnp.square(g))
+        unbiased = mean / _bias_correction(b1, i, mean), squares / _bias_correction(b2, i, squares)
+        return x - size(i) * unbiased[0] / (lnp.sqrt(unbiased[1]) + _clamp_epsilon(eps, x)), mean, squares
     return (lambda x: (x, lnp.zeros_like(x), lnp.zeros_like(x))), update, (lambda state: state[0])
 
 
@@ -289,10 +289,11 @@ def adamax(step_size: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8) -> A
 
     def update(i: Any, g: Any, state: Any) -> Any:
         x, mean, largest = state
-        _fits("adamax", g, x)
+        _check_gradient("adamax", g, x)
         largest = lnp.maximum(b2 * largest, lnp.abs(g))
-        mean = _average(b1, mean, g)
-        return x - size(i) / _bias(b1, i, mean) * mean / (largest + _seen(eps, largest)), mean, largest
+        mean = _update_average(b1, mean, g)
+        return x - size(i) / _bias_correction(b1, i,
+                                              mean) * mean / (largest + _clamp_epsilon(eps, largest)), mean, largest
     return (lambda x: (x, lnp.zeros_like(x), lnp.zeros_like(x))), update, (lambda state: state[0])
 
 
@@ -321,11 +322,11 @@ def sm3(step_size: Any, momentum: Any = 0.9) -> Any:
 
     def update(i: Any, g: Any, state: Any) -> Any:
         x, mean, slices = state
-        _fits("sm3", g, x)
+        _check_gradient("sm3", g, x)
         ndim = len(typeof(x).shape)
         spread = [lnp.expand_dims(v, [b for b in range(ndim) if b != a]) if ndim else v for a, v in enumerate(slices)]
         squares = functools.reduce(lnp.minimum, spread) + lnp.square(g)
-        mean = _average(momentum, mean, g * _one_over_root(squares))
+        mean = _update_average(momentum, mean, g * _inverse_root(squares))
         slices = [lnp.max(squares, tuple(b for b in range(ndim) if b != a), initial=0) for a in range(len(slices))]
         return x - size(i) * mean, mean, slices
     return init, update, (lambda state: state[0])

@@ -20,7 +20,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from . import sigmoid
-from ._stax_conv_pool import size
+from ._stax_conv_pool import check_size
 
 __all__ = ["get_num_params_in_lstm", "init_lstm_weight", "lstm", "lstm_ref", "unpack_lstm_weights"]
 
@@ -41,10 +41,11 @@ _LSTM = docstring_entries("""
 
 
 # --- weights -------------------------------------------------------------------------------------------------------
-def _shapes(call: str, input_size: int, hidden_size: int, num_layers: int, bidirectional: bool) -> list[tuple[int, ...]]:
+def _weight_shapes(call: str, input_size: int, hidden_size: int, num_layers: int,
+                   bidirectional: bool) -> list[tuple[int, ...]]:
     """Shapes of `W_ih, W_hh, b_ih, b_hh` for each pseudo-layer."""
-    x, h, n = (size(call, name, v) for name, v in (("input_size", input_size), ("hidden_size", hidden_size),
-                                                  ("num_layers", num_layers)))
+    x, h, n = (check_size(call, name, v) for name, v in (("input_size", input_size), ("hidden_size", hidden_size),
+                                                        ("num_layers", num_layers)))
     ways = 2 if bidirectional else 1
     return [shape for k in range(n * ways) for shape in ((4 * h, x if k < ways else ways * h), (4 * h, h), (4 * h,), (4 * h,))]
 
@@ -65,7 +66,8 @@ def get_num_params_in_lstm(input_size: int, hidden_size: int, num_layers: int, b
     >>> get_num_params_in_lstm(3, 4, num_layers=1, bidirectional=False)
     144
     """
-    return sum(map(math.prod, _shapes("get_num_params_in_lstm", input_size, hidden_size, num_layers, bidirectional)))
+    return sum(map(math.prod,
+                   _weight_shapes("get_num_params_in_lstm", input_size, hidden_size, num_layers, bidirectional)))
 
 
 @fill_docstring(_LSTM)
@@ -114,7 +116,7 @@ def unpack_lstm_weights(weights: ArrayLike, input_size: int, hidden_size: int, n
     >>> W_ih[0].shape, W_hh[0].shape, float(b_hh[0][0])
     ((16, 3), (16, 4), 128.0)
     """
-    shapes = _shapes("unpack_lstm_weights", input_size, hidden_size, num_layers, bidirectional)
+    shapes = _weight_shapes("unpack_lstm_weights", input_size, hidden_size, num_layers, bidirectional)
     want, t = sum(map(math.prod, shapes)), typeof(weights)
     if t.shape != (want,):
         raise ShapeError(f"unpack_lstm_weights: expected weights of shape ({want},), as init_lstm_weight gives; "
@@ -132,7 +134,7 @@ def unpack_lstm_weights(weights: ArrayLike, input_size: int, hidden_size: int, n
 
 
 # --- the network ---------------------------------------------------------------------------------------------------
-def _one_way(x: Any, h: Any, c: Any, weights: Any, valid: Any, precision: Any, reverse: bool) -> Any:
+def _run_direction(x: Any, h: Any, c: Any, weights: Any, valid: Any, precision: Any, reverse: bool) -> Any:
     """One layer in one direction: outputs `[time, batch, hidden]`, 0 where a sequence has ended, and the last state. The state
     stays where a sequence has ended: forwards it is then that of its end, in reverse it has not begun."""
     w_in, w_state, b_in, b_state = weights
@@ -150,8 +152,8 @@ def _one_way(x: Any, h: Any, c: Any, weights: Any, valid: Any, precision: Any, r
     return y, h, c
 
 
-def _network(call: str, x: Any, h_0: Any, c_0: Any, weights: Any, seq_lengths: Any, input_size: int, hidden_size: int,
-             num_layers: int, dropout: Any, bidirectional: bool, precision: Any = None) -> Any:
+def _run_lstm(call: str, x: Any, h_0: Any, c_0: Any, weights: Any, seq_lengths: Any, input_size: int, hidden_size: int,
+              num_layers: int, dropout: Any, bidirectional: bool, precision: Any = None) -> Any:
     ways = 2 if bidirectional else 1
     if dropout != 0:
         raise NotImplementedError(f"{call}: dropout must be 0, since there is no key to draw with; got {dropout}. Give each "
@@ -164,7 +166,7 @@ def _network(call: str, x: Any, h_0: Any, c_0: Any, weights: Any, seq_lengths: A
     for name, value, want in (("h_0", h_0, state), ("c_0", c_0, state), ("seq_lengths", seq_lengths, (batch,))):
         if tuple(typeof(value).shape) != want:
             raise ShapeError(f"{call}: expected {name} of shape {want}; got {typeof(value).str_long()}")
-    shapes = _shapes(call, input_size, hidden_size, num_layers, bidirectional)
+    shapes = _weight_shapes(call, input_size, hidden_size, num_layers, bidirectional)
     for name, part, first in zip(("W_ih", "W_hh", "b_ih", "b_hh"), weights, range(4), strict=True):
         for k, shape in enumerate(shapes[first::4]):
             got = tuple(typeof(part[k]).shape) if k in part else None
@@ -179,7 +181,7 @@ def _network(call: str, x: Any, h_0: Any, c_0: Any, weights: Any, seq_lengths: A
     for layer in range(num_layers):
         parts = []
         for k in range(layer * ways, (layer + 1) * ways):
-            part, h, c = _one_way(y, h_0[k], c_0[k], [w[k] for w in weights], valid, precision, k % ways == 1)
+            part, h, c = _run_direction(y, h_0[k], c_0[k], [w[k] for w in weights], valid, precision, k % ways == 1)
             parts.append(part)
             last_h.append(h)
             last_c.append(c)
@@ -215,8 +217,8 @@ def lstm(x: ArrayLike, h_0: ArrayLike, c_0: ArrayLike, weights: ArrayLike, seq_l
     ((2, 5, 4), (1, 2, 4), True, 0.0)
     """
     parts = unpack_lstm_weights(weights, input_size, hidden_size, num_layers, bidirectional)
-    return _network("lstm", x, h_0, c_0, parts, seq_lengths, input_size, hidden_size, num_layers, dropout, bidirectional,
-                    precision)
+    return _run_lstm("lstm", x, h_0, c_0, parts, seq_lengths, input_size, hidden_size, num_layers, dropout,
+                     bidirectional, precision)
 
 
 @fill_docstring(_LSTM)
@@ -243,5 +245,5 @@ def lstm_ref(x: ArrayLike, h_0: ArrayLike, c_0: ArrayLike, W_ih: dict[int, Any],
     >>> lstm_ref(np.ones((1, 5, 3), np.float32), start, start, *weights, np.array([5]), 3, 4, 1, 0., True)[0].shape
     (1, 5, 8)
     """
-    return _network("lstm_ref", x, h_0, c_0, (W_ih, W_hh, b_ih, b_hh), seq_lengths, input_size, hidden_size, num_layers,
-                    dropout, bidirectional)
+    return _run_lstm("lstm_ref", x, h_0, c_0, (W_ih, W_hh, b_ih, b_hh), seq_lengths, input_size, hidden_size,
+                     num_layers, dropout, bidirectional)

@@ -20,8 +20,8 @@ from lamina_tracing.extend import check_axis, typeof
 from . import elu, gelu, leaky_relu, log_softmax, relu, selu, sigmoid, softmax, softplus, standardize
 from ._stax_combinators import FanInConcat, FanInSum, FanOut, parallel, serial, shape_dependent
 from ._stax_conv_pool import (AvgPool, Conv, Conv1DTranspose, ConvTranspose, GeneralConv, GeneralConvTranspose, MaxPool,
-                              SumPool, size)
-from ._layer_errors import Layer, checked_shape, layer
+                              SumPool, check_size)
+from ._layer_errors import Layer, check_input_shape, layer
 from .initializers import Initializer, glorot_normal, normal, ones, zeros
 
 __all__ = ["AvgPool", "BatchNorm", "Conv", "Conv1DTranspose", "ConvTranspose", "Dense", "Dropout", "Elu", "Exp",
@@ -59,10 +59,10 @@ def Dense(out_dim: int, W_init: Initializer = glorot_normal(), b_init: Initializ
     >>> shape, W.shape, b.shape, apply((W, b), np.ones((2, 4))).shape
     ((-1, 3), (4, 3), (3,), (2, 3))
     """
-    out_dim = size("Dense", "out_dim", out_dim)
+    out_dim = check_size("Dense", "out_dim", out_dim)
 
     def init(rng: Any, input_shape: Any) -> Any:
-        input_shape = checked_shape("Dense", input_shape)
+        input_shape = check_input_shape("Dense", input_shape)
         if not input_shape:
             raise ShapeError("Dense: inputs need an axis, of what goes in; got the shape ()")
         for_matrix, for_vector = random.split(rng)
@@ -105,15 +105,15 @@ def BatchNorm(axis: int | Sequence[int] = (0, 1, 2), epsilon: float = 1e-5, cent
     """
     axes: tuple[int, ...] = tuple(axis) if isinstance(axis, Sequence) else (axis,)
 
-    def along(ndim: int) -> tuple[int, ...]:
+    def get_axes(ndim: int) -> tuple[int, ...]:
         found = tuple(check_axis("BatchNorm", a, ndim) for a in axes)
         if len(set(found)) < len(found):
             raise ShapeError(f"BatchNorm: axis names an axis twice; got {axes} for inputs of {ndim} axes")
         return found
 
     def init(rng: Any, input_shape: Any) -> Any:
-        input_shape = checked_shape("BatchNorm", input_shape)
-        taken = along(len(input_shape))
+        input_shape = check_input_shape("BatchNorm", input_shape)
+        taken = get_axes(len(input_shape))
         shape = tuple(n for i, n in enumerate(input_shape) if i not in taken)
         if min(shape, default=0) < 0:
             raise ShapeError(f"BatchNorm: parameters have the axes that are not in axis={axes}, and these need known sizes; "
@@ -123,7 +123,7 @@ def BatchNorm(axis: int | Sequence[int] = (0, 1, 2), epsilon: float = 1e-5, cent
 
     def apply(params: Any, x: ArrayLike, **kwargs: Any) -> Any:
         beta, gamma = params
-        taken = along(len(typeof(x).shape))
+        taken = get_axes(len(typeof(x).shape))
         z = standardize(x, taken, epsilon=epsilon)
         if scale:
             z = lnp.expand_dims(gamma, taken) * z
@@ -168,9 +168,9 @@ Gelu = elementwise(gelu)
 Identity = elementwise(lambda x: x)
 
 
-def _flatten() -> Layer:
+def _make_flatten() -> Layer:
     def init(rng: Any, input_shape: Any) -> Any:
-        input_shape = checked_shape("Flatten", input_shape)
+        input_shape = check_input_shape("Flatten", input_shape)
         if not input_shape:
             raise ShapeError("Flatten: inputs need an axis that stays, the batch's; got the shape ()")
         return (input_shape[0], math.prod(input_shape[1:])), ()
@@ -181,7 +181,7 @@ def _flatten() -> Layer:
     return init, apply
 
 
-Flatten = layer(_flatten, "Flatten")()
+Flatten = layer(_make_flatten, "Flatten")()
 
 
 @layer

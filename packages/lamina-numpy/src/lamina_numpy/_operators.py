@@ -25,8 +25,8 @@ from ._sorting import sorting
 from ._reductions import averages, reductions, cumulative
 from ._shape import layout, views
 from ._core.promotion import is_array
-from ._core.public_api import (PLAIN_NUMBERS, check_known, compiled, hashable, method, operator_for, public_api,
-                               alias)
+from ._core.public_api import (PLAIN_NUMBERS, alias, as_method, as_operator, check_known, get_jitted, public_api,
+                               to_hashable)
 
 __all__ = ["install"]
 
@@ -61,18 +61,18 @@ _METHODS: dict[str, Function] = {
     "var": averages.var}
 
 
-def _fits(y: Any) -> bool:
+def _is_operand(y: Any) -> bool:
     return isinstance(y, (Tracer, np.ndarray, np.generic, bool, int, float, complex)) or is_array(y) \
         or hasattr(y, "__jax_array__")
 
 
-def _unfit(symbol: str, left: Any, right: Any) -> TypeError:
+def _make_operand_error(symbol: str, left: Any, right: Any) -> TypeError:
     text = isinstance(left, _TEXTS) or isinstance(right, _TEXTS)
     return TypeError(f"unsupported operand type(s) for {symbol}: {type(left).__name__!r} and {type(right).__name__!r}"
                      + ("" if text else "; make lists and tuples arrays first, with numpy.asarray"))
 
 
-def _forward(name: str, symbol: str, fun: Function, ready: Any) -> Function:
+def _make_operator(name: str, symbol: str, fun: Function, ready: Any) -> Function:
     """Return an operator. It returns `NotImplemented` for foreign operands, so that Python tries their reflected operator.
     Lists and tuples are refused: their operators would repeat or join them. Numbers of the types in `ready` are converted to
     cached scalars on the array's device."""
@@ -84,17 +84,17 @@ def _forward(name: str, symbol: str, fun: Function, ready: Any) -> Function:
         try:
             return fun(self, other)
         except TypeError:
-            if _fits(other):
+            if _is_operand(other):
                 raise
             if type(other) in _SEQUENCES or symbol == "*" and isinstance(other, _TEXTS):  # which would be repeated
-                raise _unfit(symbol, self, other) from None
+                raise _make_operand_error(symbol, self, other) from None
             return NotImplemented
     op.__name__ = op.__qualname__ = name
     op.__doc__ = fun.__doc__
     return op
 
 
-def _reflected(name: str, symbol: str, fun: Function, ready: Any) -> Function:
+def _make_reflected_operator(name: str, symbol: str, fun: Function, ready: Any) -> Function:
     slot = hooks.operators
 
     def op(self: Any, other: Any) -> Any:
@@ -103,10 +103,10 @@ def _reflected(name: str, symbol: str, fun: Function, ready: Any) -> Function:
         try:
             return fun(other, self)
         except TypeError:
-            if _fits(other):
+            if _is_operand(other):
                 raise
             if type(other) in _SEQUENCES or symbol == "*" and isinstance(other, _TEXTS):  # which would be repeated
-                raise _unfit(symbol, other, self) from None
+                raise _make_operand_error(symbol, other, self) from None
             return NotImplemented
     op.__name__ = op.__qualname__ = name
     op.__doc__ = fun.__doc__
@@ -117,9 +117,9 @@ def _operators(pick: Callable[[Function], Function], ready: Any = ()) -> dict[st
     table: dict[str, Any] = {}
     for symbol, (name, (fun, back)) in zip(_SYMBOLS, _BINARY.items(), strict=True):
         fast, types = pick(fun), () if symbol in _AS_THEY_ARE else ready
-        table[name] = _forward(name, symbol, fast, types)
+        table[name] = _make_operator(name, symbol, fast, types)
         if back is not None:
-            table[back] = _reflected(back, symbol, fast, types)
+            table[back] = _make_reflected_operator(back, symbol, fast, types)
     return table
 
 
@@ -209,17 +209,17 @@ _MORE: dict[str, Any] = {
     "__rdiv__": lambda self, other: other / self}
 
 
-def _by_name(table: dict[str, Any]) -> dict[str, Any]:
+def _name_errors(table: dict[str, Any]) -> dict[str, Any]:
     """Return methods whose error messages start with their names."""
     return {name: rename_errors(fun, name) for name, fun in table.items()}
 
 
-def _traced_table() -> dict[str, Any]:
+def _make_traced_table() -> dict[str, Any]:
     return {
         **_MORE, **_operators(lambda fun: rename_errors(fun) if fun is division.divmod else fun), **_UNARY,
-        **_by_name(_METHODS),
+        **_name_errors(_METHODS),
         "__getitem__": getitem.traced_getitem,
-        "__setitem__": at.setitem, "__round__": rename_errors(_rounded), "at": at.at, **_by_name({
+        "__setitem__": at.setitem, "__round__": rename_errors(_rounded), "at": at.at, **_name_errors({
             "astype": _astype, "choose": selection.choose, "clip": _clip, "compress": _compress, "nonzero": _nonzero,
             "repeat": _repeat, "reshape": _reshape, "searchsorted": _searchsorted, "squeeze": _squeeze,
             "transpose": _transpose, "view": views.view, "to_device": _to_device}),
@@ -228,15 +228,15 @@ def _traced_table() -> dict[str, Any]:
         "real": property(ufuncs.real, doc="Real part."), "imag": property(ufuncs.imag, doc="Imaginary part.")}
 
 
-def _array_table() -> dict[str, Any]:
+def _make_array_table() -> dict[str, Any]:
     # Tracers have the plain functions as methods. These are for arrays, where each call is a compiled program: what must be
     # known (shapes, axes) is made hashable, since it is part of the signature.
-    reshape, transpose, squeeze = compiled(layout.reshape), compiled(layout.transpose), compiled(layout.squeeze)
-    view = compiled(views.view)
-    clip, search = compiled(ufuncs.clip), compiled(searching.searchsorted)
-    real, imag, flip = compiled(ufuncs.real), compiled(ufuncs.imag), compiled(layout.matrix_transpose)
+    reshape, transpose, squeeze = get_jitted(layout.reshape), get_jitted(layout.transpose), get_jitted(layout.squeeze)
+    view = get_jitted(views.view)
+    clip, search = get_jitted(ufuncs.clip), get_jitted(searching.searchsorted)
+    real, imag, flip = get_jitted(ufuncs.real), get_jitted(ufuncs.imag), get_jitted(layout.matrix_transpose)
 
-    def known(call: Function, fun: Function, *args: Any) -> Any:
+    def call_with_known(call: Function, fun: Function, *args: Any) -> Any:
         try:
             return call(*args)
         except ValueError:
@@ -245,15 +245,15 @@ def _array_table() -> dict[str, Any]:
 
     def array_reshape(self: Any, *shape: Any, order: str = "C") -> Any:
         """The same elements in another shape: `x.reshape(2, -1)` or `x.reshape((2, -1))`."""
-        return known(reshape, layout.reshape, self, hashable(_sizes(shape)), order)
+        return call_with_known(reshape, layout.reshape, self, to_hashable(_sizes(shape)), order)
 
     def array_transpose(self: Any, *axes: Any) -> Any:
         """Axes in reverse, or in the order given."""
-        return known(transpose, layout.transpose, self, hashable(_sizes(axes)) if axes else None)
+        return call_with_known(transpose, layout.transpose, self, to_hashable(_sizes(axes)) if axes else None)
 
     def array_squeeze(self: Any, axis: Any = None) -> Any:
         """Axes of length 1 removed."""
-        return known(squeeze, layout.squeeze, self, hashable(axis))
+        return call_with_known(squeeze, layout.squeeze, self, to_hashable(axis))
 
     def array_clip(self: Any, min: Any = None, max: Any = None) -> Any:
         return clip(self, min, max)
@@ -269,10 +269,11 @@ def _array_table() -> dict[str, Any]:
         return self if self.ndim < 2 else transpose(self, None)
 
     return {
-        **_MORE, **_operators(operator_for, PLAIN_NUMBERS), **{name: method(fun) for name, fun in (_UNARY | _METHODS).items()},
-        "__getitem__": getitem.getitem, "__setitem__": at.setitem, "__round__": compiled(_rounded), "at": at.at,
+        **_MORE, **_operators(as_operator, PLAIN_NUMBERS),
+        **{name: as_method(fun) for name, fun in (_UNARY | _METHODS).items()},
+        "__getitem__": getitem.getitem, "__setitem__": at.setitem, "__round__": get_jitted(_rounded), "at": at.at,
         "clip": array_clip, "reshape": array_reshape, "searchsorted": array_search, "squeeze": array_squeeze,
-        "transpose": array_transpose, **_by_name({
+        "transpose": array_transpose, **_name_errors({
             "astype": _astype, "choose": selection.choose, "compress": _compress, "nonzero": _nonzero, "repeat": _repeat,
             "view": array_view, "to_device": _to_device}),
         "T": property(reversed_axes, doc="The array with its axes in reverse."),
@@ -283,5 +284,5 @@ def _array_table() -> dict[str, Any]:
 
 def install() -> None:
     """Give traced values and concrete arrays the full set."""
-    hooks.operators.install(_traced_table(), _array_table())
+    hooks.operators.install(_make_traced_table(), _make_array_table())
     hooks.operators.find_numpy_function = _numpy_protocol.find

@@ -76,7 +76,7 @@ _AT_ONCE = 3  # axes that one operation transforms
 _NORMS = (None, "backward", "ortho", "forward")
 
 
-def _resized(x: Any, sizes: Sequence[int], axes: Sequence[int]) -> Any:
+def _resize(x: Any, sizes: Sequence[int], axes: Sequence[int]) -> Any:
     """`x` cut off, or filled up with zeros, at the end of each axis."""
     t = typeof(x)
     pads = [(0, 0, 0)] * len(t.shape)
@@ -112,16 +112,16 @@ def _transform(call: str, kind: FftType, x: Any, s: Any, axes: Any, norm: str | 
         raise ValueError(f"{call}: every transformed axis needs at least one element; got lengths {tuple(sizes)} for "
                          f"{t.str_long()}")
     # sizes are those of the longer side; the half spectrum of n real numbers has n // 2 + 1. The transformed axes go last.
-    x = _resized(x, [*sizes[:-1], sizes[-1] // 2 + 1 if real_out else sizes[-1]], axes)
+    x = _resize(x, [*sizes[:-1], sizes[-1] // 2 + 1 if real_out else sizes[-1]], axes)
     order = [a for a in range(ndim) if a not in axes] + list(axes)
     x = lax.transpose(x, order) if order != list(range(ndim)) else x
-    x = _in_groups(kind, x, sizes)
+    x = _transform_groups(kind, x, sizes)
     if order != list(range(ndim)):
         x = lax.transpose(x, tuple(int(i) for i in np.argsort(order)))
-    return _normalised(x, norm, int(np.prod(sizes)), kind in (FftType.IFFT, FftType.IRFFT))
+    return _normalize(x, norm, int(np.prod(sizes)), kind in (FftType.IFFT, FftType.IRFFT))
 
 
-def _in_groups(kind: FftType, x: Any, sizes: list[int]) -> Any:
+def _transform_groups(kind: FftType, x: Any, sizes: list[int]) -> Any:
     """The transform of the last axes, at most three at a time; real forms take the last axes first, or last."""
     if len(sizes) <= _AT_ONCE:
         return lax.fft(x, kind, sizes)
@@ -133,11 +133,11 @@ def _in_groups(kind: FftType, x: Any, sizes: list[int]) -> Any:
     plain = FftType.IFFT if kind in (FftType.IFFT, FftType.IRFFT) else FftType.FFT
     if kind != FftType.IRFFT:
         x = lax.fft(x, kind, last)
-    x = lax.transpose(_in_groups(plain, lax.transpose(x, turn), first), back)
+    x = lax.transpose(_transform_groups(plain, lax.transpose(x, turn), first), back)
     return lax.fft(x, kind, last) if kind == FftType.IRFFT else x
 
 
-def _normalised(x: Any, norm: str | None, count: int, inverse: bool) -> Any:
+def _normalize(x: Any, norm: str | None, count: int, inverse: bool) -> Any:
     if norm in (None, "backward"):
         return x
     factor = {("ortho", False): count ** -0.5, ("ortho", True): count ** 0.5, ("forward", False): 1 / count,
@@ -146,7 +146,7 @@ def _normalised(x: Any, norm: str | None, count: int, inverse: bool) -> Any:
     return ufuncs.multiply(x, literal(factor, d) if not dtypes.is_complex(d) else np.asarray(factor, d))
 
 
-def _one(call: str, kind: FftType, a: Any, n: int | None, axis: int, norm: str | None) -> Any:
+def _transform_one(call: str, kind: FftType, a: Any, n: int | None, axis: int, norm: str | None) -> Any:
     return _transform(call, kind, a, None if n is None else (n,), (axis,), norm, "axis")
 
 
@@ -165,7 +165,7 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
     >>> fft(np.array([1., 0., 0., 0.]))
     Array([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64)
     """
-    return _one("fft", FftType.FFT, a, n, axis, norm)
+    return _transform_one("fft", FftType.FFT, a, n, axis, norm)
 
 
 @public_api("n", "axis", "norm", entries=_INVERSE_ONE_AXIS)
@@ -183,7 +183,7 @@ def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     >>> ifft(np.array([1., 1., 1., 1.]))
     Array([1.+0.j, 0.+0.j, 0.+0.j, 0.+0.j], dtype=complex64)
     """
-    return _one("ifft", FftType.IFFT, a, n, axis, norm)
+    return _transform_one("ifft", FftType.IFFT, a, n, axis, norm)
 
 
 @public_api("n", "axis", "norm", entries=_ONE_AXIS)
@@ -202,7 +202,7 @@ def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     >>> rfft(np.array([1., 2., 1.]))
     Array([ 4. +0.j       , -0.5-0.8660254j], dtype=complex64)
     """
-    return _one("rfft", FftType.RFFT, a, n, axis, norm)
+    return _transform_one("rfft", FftType.RFFT, a, n, axis, norm)
 
 
 @public_api("n", "axis", "norm", entries=_INVERSE_ONE_AXIS)
@@ -223,7 +223,7 @@ def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
     >>> irfft(np.array([4., 0., 0.]))
     Array([1., 1., 1., 1.], dtype=float32)
     """
-    return _one("irfft", FftType.IRFFT, a, n, axis, norm)
+    return _transform_one("irfft", FftType.IRFFT, a, n, axis, norm)
 
 
 _OTHER_WAY = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
@@ -246,7 +246,8 @@ def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     >>> hfft(np.array([1., 1., 1.]))
     Array([4., 0., 0., 0.], dtype=float32)
     """
-    return _one("hfft", FftType.IRFFT, ufuncs.conj(to_inexact("hfft", a)), n, axis, _OTHER_WAY.get(norm, norm))
+    return _transform_one("hfft", FftType.IRFFT, ufuncs.conj(to_inexact("hfft", a)), n, axis,
+                          _OTHER_WAY.get(norm, norm))
 
 
 @public_api("n", "axis", "norm", entries=_INVERSE_ONE_AXIS)
@@ -265,7 +266,7 @@ def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
     >>> ihfft(np.array([4., 0., 0., 0.])).real
     Array([1., 1., 1.], dtype=float32)
     """
-    return ufuncs.conj(_one("ihfft", FftType.RFFT, a, n, axis, _OTHER_WAY.get(norm, norm)))
+    return ufuncs.conj(_transform_one("ihfft", FftType.RFFT, a, n, axis, _OTHER_WAY.get(norm, norm)))
 
 
 @public_api("s", "axes", "norm", entries=_SEVERAL_AXES)
@@ -345,7 +346,7 @@ def irfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, 
     return _transform("irfftn", FftType.IRFFT, a, s, axes, norm)
 
 
-def _two(call: str, kind: FftType, a: Any, s: Any, axes: Any, norm: str | None) -> Any:
+def _transform_two(call: str, kind: FftType, a: Any, s: Any, axes: Any, norm: str | None) -> Any:
     check_no_axis_name(call, "axes", axes)
     if len(axes) != 2:
         raise ValueError(f"{call}: expected two axes; got {axes}")
@@ -368,7 +369,7 @@ def fft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1)
     Array([[4., 0.],
            [0., 0.]], dtype=float32)
     """
-    return _two("fft2", FftType.FFT, a, s, axes, norm)
+    return _transform_two("fft2", FftType.FFT, a, s, axes, norm)
 
 
 @public_api("s", "axes", "norm", entries={**_INVERSE_SEVERAL_AXES, **_TWO_AXES})
@@ -387,7 +388,7 @@ def ifft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1
     Array([[1., 1.],
            [1., 1.]], dtype=float32)
     """
-    return _two("ifft2", FftType.IFFT, a, s, axes, norm)
+    return _transform_two("ifft2", FftType.IFFT, a, s, axes, norm)
 
 
 @public_api("s", "axes", "norm", entries={**_SEVERAL_AXES, **_TWO_AXES})
@@ -406,7 +407,7 @@ def rfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1
     >>> rfft2(np.ones((2, 4))).shape
     (2, 3)
     """
-    return _two("rfft2", FftType.RFFT, a, s, axes, norm)
+    return _transform_two("rfft2", FftType.RFFT, a, s, axes, norm)
 
 
 @public_api("s", "axes", "norm", entries={**_INVERSE_SEVERAL_AXES, **_TWO_AXES})
@@ -426,17 +427,17 @@ def irfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -
     Array([[1., 1.],
            [1., 1.]], dtype=float32)
     """
-    return _two("irfft2", FftType.IRFFT, a, s, axes, norm)
+    return _transform_two("irfft2", FftType.IRFFT, a, s, axes, norm)
 
 
-def _frequencies(call: str, places: Any, n: int, d: Any, dtype: Any) -> Any:
+def _make_frequencies(call: str, places: Any, n: int, d: Any, dtype: Any) -> Any:
     kind = dtypes.canonical_float() if dtype is None else resolve_requested_dtype(dtype)
     if isinstance(d, (int, float)):
         return cast(places, kind) * literal(1 / (n * d), kind)
     return ufuncs.divide(cast(places, kind), ufuncs.multiply(cast(to_inexact(call, d), kind), literal(float(n), kind)))
 
 
-def _count(call: str, n: Any) -> int:
+def _check_count(call: str, n: Any) -> int:
     size = as_int(call, "n", n)
     if size < 1:
         raise ValueError(f"{call}: n must be at least 1; got {size}")
@@ -458,9 +459,9 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None) -> Array:
     >>> fftfreq(4)
     Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32)
     """
-    n = _count("fftfreq", n)
+    n = _check_count("fftfreq", n)
     half = (n - 1) // 2 + 1
-    return _frequencies("fftfreq", joining.concatenate([arange(half), arange(-(n // 2), 0)]), n, d, dtype)
+    return _make_frequencies("fftfreq", joining.concatenate([arange(half), arange(-(n // 2), 0)]), n, d, dtype)
 
 
 @fill_docstring(_FREQUENCIES)
@@ -478,11 +479,11 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None) -> Array
     >>> rfftfreq(4)
     Array([0.  , 0.25, 0.5 ], dtype=float32)
     """
-    n = _count("rfftfreq", n)
-    return _frequencies("rfftfreq", arange(n // 2 + 1), n, d, dtype)
+    n = _check_count("rfftfreq", n)
+    return _make_frequencies("rfftfreq", arange(n // 2 + 1), n, d, dtype)
 
 
-def _all_axes(call: str, x: Any, axes: Any) -> tuple[int, ...]:
+def _resolve_axes(call: str, x: Any, axes: Any) -> tuple[int, ...]:
     n = len(typeof(x).shape)
     if isinstance(axes, (list, tuple)):  # an axis that occurs twice is shifted twice
         return tuple([check_axis(call, a, n, "axes") for a in axes])
@@ -506,7 +507,7 @@ def fftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
     >>> fftshift(np.array([0., 1., -2., -1.]))
     Array([-2., -1.,  0.,  1.], dtype=float32)
     """
-    where = _all_axes("fftshift", x, axes)
+    where = _resolve_axes("fftshift", x, axes)
     return tiling.roll(x, tuple(typeof(x).shape[a] // 2 for a in where), where)
 
 
@@ -527,7 +528,7 @@ def ifftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
     >>> ifftshift(np.array([-2., -1., 0., 1.]))
     Array([ 0.,  1., -2., -1.], dtype=float32)
     """
-    where = _all_axes("ifftshift", x, axes)
+    where = _resolve_axes("ifftshift", x, axes)
     return tiling.roll(x, tuple(-(typeof(x).shape[a] // 2) for a in where), where)
 
 

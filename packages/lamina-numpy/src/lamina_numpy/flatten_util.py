@@ -8,7 +8,7 @@ from lamina_ir import dtypes, trees
 from lamina_tracing import lax
 from lamina_tracing.extend import Tracer, typeof
 
-from ._core.axes import joined
+from ._core.axes import join
 
 __all__ = ["flatten_pytree", "ravel_pytree"]
 
@@ -42,7 +42,7 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
         return lax.full((0,), 0, dtypes.canonical_float()), lambda _: trees.tree_unflatten(tree, [])
     dtype, _ = dtypes.promote(*[(a.dtype, a.weak_type) for a in avals])
     flat = [lax.reshape(lax.convert_element_type(x, dtype), (a.size,)) for x, a in zip(leaves, avals)]
-    vector = joined(flat, 0)
+    vector = join(flat, 0)
     total, mixed = sum(a.size for a in avals), any(a.dtype != dtype for a in avals)
 
     def unravel(v: Any) -> Any:

@@ -77,8 +77,8 @@ _KERNELS = {ResizeMethod.LINEAR: _triangle, ResizeMethod.CUBIC: _keys, ResizeMet
             ResizeMethod.LANCZOS5: _lanczos(5)}
 
 
-def _weights(old: int, new: int, scale: Any, translation: Any, kernel: Callable[[Any], Any], antialias: bool,
-             dtype: Any) -> Any:
+def _compute_weights(old: int, new: int, scale: Any, translation: Any, kernel: Callable[[Any], Any], antialias: bool,
+                     dtype: Any) -> Any:
     """`[old, new]`: what each old element has in each new one. Columns sum to one; those of places outside are zero."""
     i = lax.convert_element_type(lax.iota("int32", new), dtype)
     places = (i + 0.5 - translation) / scale - 0.5
@@ -106,7 +106,7 @@ def _resample(image: Any, scale: Any, translation: Any, shape: tuple[int, ...], 
     wide = np.promote_types(t.dtype, work) if t.dtype.kind == "c" else work
     out = lax.convert_element_type(image, wide)
     for k, axis in enumerate(axes):
-        weights = _weights(t.shape[axis], shape[axis], scale[k], translation[k], kernel, antialias, work)
+        weights = _compute_weights(t.shape[axis], shape[axis], scale[k], translation[k], kernel, antialias, work)
         letters = [*range(len(shape))]
         others = [*letters[:axis], len(shape), *letters[axis + 1:]]
         weights = lax.convert_element_type(weights, wide)
@@ -114,7 +114,7 @@ def _resample(image: Any, scale: Any, translation: Any, shape: tuple[int, ...], 
     return lax.convert_element_type(out, t.dtype)
 
 
-def _method(call: str, method: Any) -> ResizeMethod:
+def _parse_method(call: str, method: Any) -> ResizeMethod:
     if isinstance(method, ResizeMethod):
         return method
     if isinstance(method, str):
@@ -122,7 +122,7 @@ def _method(call: str, method: Any) -> ResizeMethod:
     raise ValueError(f"{call}: method must be a ResizeMethod or its name; got {method!r}")
 
 
-def _sizes(call: str, shape: Any, image: Any) -> tuple[int, ...]:
+def _check_sizes(call: str, shape: Any, image: Any) -> tuple[int, ...]:
     sizes = tuple(map(int, as_tuple(call, "shape", shape, int)))
     have = typeof(image).shape
     if len(sizes) != len(have):
@@ -158,8 +158,8 @@ def resize(image: ArrayLike, shape: Sequence[int], method: str | ResizeMethod, a
     Array([[0. , 0.5, 1.5, 2. ]], dtype=float32)
     """
     image = asarray(image)
-    sizes = _sizes("resize", shape, image)
-    how = _method("resize", method)
+    sizes = _check_sizes("resize", shape, image)
+    how = _parse_method("resize", method)
     have = typeof(image).shape
     axes = tuple(k for k, (new, old) in enumerate(zip(sizes, have)) if new != old)
     if how is ResizeMethod.NEAREST:
@@ -201,8 +201,8 @@ def scale_and_translate(image: ArrayLike, shape: Sequence[int], spatial_dims: Se
     """
     call = "scale_and_translate"
     image = asarray(image)
-    sizes = _sizes(call, shape, image)
-    how = _method(call, method)
+    sizes = _check_sizes(call, shape, image)
+    how = _parse_method(call, method)
     if how is ResizeMethod.NEAREST:
         raise ValueError(f"{call}: the method 'nearest' has no meaning between places; use resize, or another method")
     have = typeof(image).shape

@@ -17,7 +17,7 @@ __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 _WITHIN: dict[str, Any] = {"add": lax.reduce_sum, "multiply": lax.reduce_prod, "min": lax.reduce_min, "max": lax.reduce_max}
 
 
-def _identity(verb: str, dtype: np.dtype) -> Any:
+def _get_identity(verb: str, dtype: np.dtype) -> Any:
     if verb in ("add", "multiply"):
         return np.asarray(verb == "multiply").astype(dtype)[()]
     if dtype == dtypes.BOOL:
@@ -28,8 +28,9 @@ def _identity(verb: str, dtype: np.dtype) -> Any:
     return dtype.type(limits.max if verb == "min" else limits.min)
 
 
-def _segments(call: str, verb: str, data: Any, ids: Any, num_segments: Any, promises: tuple[Any, Any], bucket_size: Any,
-              mode: Any) -> Any:
+def _reduce_segments(call: str, verb: str, data: Any, ids: Any, num_segments: Any, promises: tuple[Any, Any],
+                     bucket_size: Any,
+                     mode: Any) -> Any:
     data, ids = asarray(data), asarray(ids)
     t, s = typeof(data), typeof(ids)
     if not dtypes.is_integer(s.dtype):
@@ -60,7 +61,7 @@ def _total(data: Any, ids: Any, verb: str, num: int, in_order: bool, unique: boo
         data = cast(data, wide)
         return cast(_total(data, ids, verb=verb, num=num, in_order=in_order, unique=unique, bucket=bucket, mode=mode), t.dtype)
     lead = len(typeof(ids).shape)
-    start = _identity(verb, t.dtype)
+    start = _get_identity(verb, t.dtype)
     how: dict[str, Any] = dict(mode=mode, wrap_negative_indices=False)
     if bucket is None:
         empty: Any = lax.full((num, *t.shape[lead:]), start, t.dtype)
@@ -80,13 +81,13 @@ class SegmentReduction(Protocol):
                  mode: Any = None) -> Array: ...
 
 
-def _reduction(name: str, verb: str, says: str, of: str, empty: str, derivative: str, source: str,
-               example: str) -> SegmentReduction:
+def _make_reduction(name: str, verb: str, says: str, of: str, empty: str, derivative: str, source: str,
+                    example: str) -> SegmentReduction:
     def reduce(data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None,
                indices_are_sorted: bool = False, unique_indices: bool = False, bucket_size: int | None = None,
                mode: Any = None) -> Array:
         promises = indices_are_sorted, unique_indices
-        return _segments(name, verb, data, segment_ids, num_segments, promises, bucket_size, mode)
+        return _reduce_segments(name, verb, data, segment_ids, num_segments, promises, bucket_size, mode)
     reduce.__name__ = reduce.__qualname__ = name
     reduce.__doc__ = f"""{says}
 
@@ -116,17 +117,20 @@ def _reduction(name: str, verb: str, says: str, of: str, empty: str, derivative:
     return reduce
 
 
-segment_sum = _reduction("segment_sum", "add", "Return the sum of each segment.", "numbers", "0", "linear in `data`",
-                         "`numpy.add.at` on zeros", "Array([2., 0., 7.], dtype=float32)")
-segment_prod = _reduction("segment_prod", "multiply", "Return the product of each segment.", "numbers", "1",
-                          "as of a product, if no segment has two zeros", "`numpy.multiply.at` on ones",
-                          "Array([ 2.,  1., 12.], dtype=float32)")
-segment_max = _reduction("segment_max", "max", "Return the largest element of each segment.", "numbers or booleans",
-                         "minus infinity, the least integer or False", "goes to the largest; equal ones share it",
-                         "`numpy.maximum.at` on the least numbers", "Array([  2., -inf,   4.], dtype=float32)")
-segment_min = _reduction("segment_min", "min", "Return the smallest element of each segment.", "numbers or booleans",
-                         "infinity, the greatest integer or True", "goes to the smallest; equal ones share it",
-                         "`numpy.minimum.at` on the greatest numbers", "Array([ 2., inf,  3.], dtype=float32)")
+segment_sum = _make_reduction("segment_sum", "add", "Return the sum of each segment.", "numbers", "0",
+                              "linear in `data`",
+                              "`numpy.add.at` on zeros", "Array([2., 0., 7.], dtype=float32)")
+segment_prod = _make_reduction("segment_prod", "multiply", "Return the product of each segment.", "numbers", "1",
+                               "as of a product, if no segment has two zeros", "`numpy.multiply.at` on ones",
+                               "Array([ 2.,  1., 12.], dtype=float32)")
+segment_max = _make_reduction("segment_max", "max", "Return the largest element of each segment.",
+                              "numbers or booleans",
+                              "minus infinity, the least integer or False", "goes to the largest; equal ones share it",
+                              "`numpy.maximum.at` on the least numbers", "Array([  2., -inf,   4.], dtype=float32)")
+segment_min = _make_reduction("segment_min", "min", "Return the smallest element of each segment.",
+                              "numbers or booleans",
+                              "infinity, the greatest integer or True", "goes to the smallest; equal ones share it",
+                              "`numpy.minimum.at` on the greatest numbers", "Array([ 2., inf,  3.], dtype=float32)")
 
 
 publish(globals())

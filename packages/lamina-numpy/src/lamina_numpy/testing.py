@@ -114,12 +114,12 @@ _TIMES = 3  # a repeated number may be cached
 _IN_PLACE = "+ - * / // % **".split()
 
 
-def _arrays() -> dict[str, Any]:
+def _make_arrays() -> dict[str, Any]:
     made = {name: asarray(value) if name != "w" else value for name, value in _PLAIN.items()}
     return {**made, "np": np, "operator": operator, "copy": copy, "pickle": pickle, "asarray": asarray, "Array": Array}
 
 
-def _same(got: Any, want: Any, text: str) -> None:
+def _check_same(got: Any, want: Any, text: str) -> None:
     if isinstance(want, (np.ndarray, np.generic)):
         assert isinstance(got, (Array, np.ndarray, np.generic)), f"{text}: expected an array; got {type(got).__name__}"
         assert np.shape(got) == want.shape, f"{text}: expected shape {want.shape}; got {np.shape(got)}"
@@ -130,31 +130,31 @@ def _same(got: Any, want: Any, text: str) -> None:
     elif isinstance(want, (list, tuple)):
         assert type(got) is type(want) and len(got) == len(want), f"{text}: expected {want!r}; got {got!r}"
         for g, w in zip(got, want):
-            _same(g, w, text)
+            _check_same(g, w, text)
     else:
         assert type(got) is type(want) and got == want, f"{text}: expected {want!r}; got {got!r}"
 
 
-def _as_numpy(text: str) -> None:
+def _check_against_numpy(text: str) -> None:
     names = {"np": np, "operator": operator}
     with np.errstate(all="ignore"):
         want = eval(text, {**_PLAIN, **names})
         if text.startswith("np.asarray") and isinstance(want, np.ndarray):
             want = np.array(want)
         for _ in range(_TIMES):
-            _same(eval(text, _arrays()), want, text)
+            _check_same(eval(text, _make_arrays()), want, text)
 
 
-def _as_written(text: str, want: Any) -> None:
+def _check_value(text: str, want: Any) -> None:
     for _ in range(_TIMES):
-        got = eval(text, _arrays())
+        got = eval(text, _make_arrays())
         if isinstance(got, Array) and not isinstance(want, Array):
             got = got.tolist()
         assert got == want and type(got) is type(want), f"{text}: expected {want!r}; got {got!r}"
 
 
-def _refused(text: str, error: Any, words: str) -> None:
-    names = _arrays()
+def _check_refused(text: str, error: Any, words: str) -> None:
+    names = _make_arrays()
     try:
         got = eval(text, names)
     except error as raised:
@@ -167,15 +167,15 @@ def _refused(text: str, error: Any, words: str) -> None:
             assert names[name].shape == np.shape(value), f"{text} changed the shape of {name}"
 
 
-def _in_place(symbol: str) -> None:
-    names = _arrays()
+def _check_in_place(symbol: str) -> None:
+    names = _make_arrays()
     exec(f"y = x\ny {symbol}= 2.0", names)
     np.testing.assert_array_equal(np.asarray(names["x"]), _PLAIN["x"], f"{symbol}= changed an alias")
     assert isinstance(names["y"], Array) and names["y"] is not names["x"]
-    _same(names["y"], eval(f"x {symbol} 2.0", dict(_PLAIN)), f"x {symbol}= 2.0")
+    _check_same(names["y"], eval(f"x {symbol} 2.0", dict(_PLAIN)), f"x {symbol}= 2.0")
 
 
-def _callers_memory() -> None:
+def _check_caller_memory() -> None:
     for make in (asarray, lambda u: asarray(u) + 0, lambda u: asarray(u)[:2], lambda u: asarray(u).reshape(3, 1),
                  lambda u: asarray(u).T):
         u = np.array([1, 2, 3], np.float32)
@@ -186,7 +186,7 @@ def _callers_memory() -> None:
         assert u.flags.writeable
 
 
-def _momentum() -> None:
+def _check_momentum() -> None:
     """Training as it is written with NumPy: two sums that begin as one array."""
     m = v = zeros(3)
     g = asarray(np.array([1, 2, 3], np.float32))
@@ -194,11 +194,11 @@ def _momentum() -> None:
         m *= 0.5
         m += g
         v += g * g
-    _same(m, np.array([1.5, 3, 4.5], np.float32), "m")
-    _same(v, np.array([2, 8, 18], np.float32), "v")
+    _check_same(m, np.array([1.5, 3, 4.5], np.float32), "m")
+    _check_same(v, np.array([2, 8, 18], np.float32), "v")
 
 
-def _decimals() -> None:
+def _check_decimals() -> None:
     """Rounding gives the nearest number with so many decimals, not an adjacent one."""
     x = np.linspace(-200, 200, 999, dtype=np.float32)
     for decimals in (-2, -1, 1, 2, 3):
@@ -217,10 +217,11 @@ def checks() -> dict[str, Callable[[], None]]:
     """
     found: dict[str, Callable[[], None]] = {}
     for text in filter(None, map(str.strip, _AS_NUMPY.split(";"))):
-        found[text] = partial(_as_numpy, text)
+        found[text] = partial(_check_against_numpy, text)
     for text, want in _AS_WRITTEN:
-        found[text] = partial(_as_written, text, want)
+        found[text] = partial(_check_value, text, want)
     for text, error, words in _REFUSED:
-        found[f"{text} is refused"] = partial(_refused, text, error, words)
-    found |= {f"x {symbol}= 2.0": partial(_in_place, symbol) for symbol in _IN_PLACE}
-    return {**found, "memory of callers": _callers_memory, "m = v = zeros(3)": _momentum, "decimals": _decimals}
+        found[f"{text} is refused"] = partial(_check_refused, text, error, words)
+    found |= {f"x {symbol}= 2.0": partial(_check_in_place, symbol) for symbol in _IN_PLACE}
+    return {**found, "memory of callers": _check_caller_memory, "m = v = zeros(3)": _check_momentum,
+            "decimals": _check_decimals}

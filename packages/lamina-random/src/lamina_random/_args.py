@@ -10,8 +10,8 @@ from lamina_tracing import Array, lax
 from lamina_tracing.extend import Tracer, resolve_requested_dtype, typeof
 from lamina_tracing.extend import as_int as an_int  # `as_int` here is of dtypes
 
-__all__ = ["as_dtype", "as_flag", "as_float", "as_int", "as_shape", "as_size", "check_key", "common_shape", "fits", "is_high",
-           "key_data_pair", "refuse_complex", "refuse_key", "to_shape"]
+__all__ = ["as_dtype", "as_flag", "as_float", "as_int", "as_shape", "as_size", "can_broadcast_to", "check_key",
+           "common_shape", "is_high", "key_data_pair", "refuse_complex", "refuse_key", "to_shape"]
 
 _U32 = np.dtype("uint32")
 
@@ -26,7 +26,8 @@ def as_shape(call: str, shape: Any, argument: str = "shape") -> tuple[int, ...]:
             try:
                 shape = tuple(operator.index(d) for d in shape)
             except TypeError:
-                raise TypeError(f"{call}: {argument} must hold integers; got {_shown(given)}{_remedy(given)}") from None
+                text = f"{_describe(given)}{_suggest_fix(given)}"
+                raise TypeError(f"{call}: {argument} must hold integers; got {text}") from None
             break
     if shape and min(shape) < 0:
         raise ShapeError(f"{call}: {argument} must hold sizes of 0 or more; got {shape}")
@@ -46,7 +47,7 @@ def as_flag(call: str, flag: Any, argument: str) -> bool:
     try:
         return bool(flag)
     except ValueError:
-        raise ValueError(f"{call}: {argument} must be True or False; got {_shown(flag)}") from None
+        raise ValueError(f"{call}: {argument} must be True or False; got {_describe(flag)}") from None
 
 
 def is_high(call: str, mode: Any, otherwise: bool = False) -> bool:
@@ -55,18 +56,18 @@ def is_high(call: str, mode: Any, otherwise: bool = False) -> bool:
         return otherwise
     if isinstance(mode, str) and mode in ("low", "high"):
         return mode == "high"
-    raise ValueError(f"{call}: mode must be 'low' or 'high'; got {_shown(mode)}")
+    raise ValueError(f"{call}: mode must be 'low' or 'high'; got {_describe(mode)}")
 
 
-def _shown(x: Any) -> str:
+def _describe(x: Any) -> str:
     if isinstance(x, tuple):
-        return f"({', '.join(map(_shown, x))}{',' * (len(x) == 1)})"
+        return f"({', '.join(map(_describe, x))}{',' * (len(x) == 1)})"
     if isinstance(x, Tracer) or isinstance(x, (np.ndarray, Array)) and np.size(x) > 4:
         return f"{'a traced ' * isinstance(x, Tracer)}{typeof(x).str_long()}"
     return f"{x!r:.80}"
 
 
-def _remedy(shape: Any) -> str:
+def _suggest_fix(shape: Any) -> str:
     sizes = shape if isinstance(shape, (tuple, list, dict)) else (shape,)
     if any(isinstance(d, Tracer) for d in sizes):
         return ", and sizes must be known while a function is traced; make it static (static_argnums, static_argnames)"
@@ -137,7 +138,7 @@ def common_shape(call: str, shape: Any, *given: Any) -> tuple[int, ...]:
     if shape is None:
         return own
     shape = as_shape(call, shape)
-    if not fits(own, shape):
+    if not can_broadcast_to(own, shape):
         raise ShapeError(f"{call}: parameters of shape {own} do not broadcast to the shape drawn, {shape}; leave "
                          "shape out or make it larger")
     return shape
@@ -150,7 +151,7 @@ def refuse_complex(call: str, *avals: Any) -> None:
             raise DTypeError(f"{call}: the parameters must be real; got {aval.str_long()}; take .real of it")
 
 
-def fits(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+def can_broadcast_to(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     """Whether what is of shape `own` broadcasts to `shape`."""
     lead = len(shape) - len(own)
     return lead >= 0 and all(d == 1 or d == shape[lead + i] for i, d in enumerate(own))

@@ -15,11 +15,11 @@ from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import typeof
 
 from ._args import as_dtype, as_shape, key_data_pair
-from ._prng_impl import bits_with, is_typed
-from ._named_axes import NamedShape, at_position
-from ._typed_keys import opened
+from ._prng_impl import draw_typed_bits, is_typed
+from ._named_axes import NamedShape, fold_in_position
+from ._typed_keys import unwrap_key
 
-__all__ = ["bits", "draw_bits", "key_lanes", "raw_words", "word_of"]
+__all__ = ["bits", "draw_bits", "draw_per_key", "draw_words", "split_to_lanes"]
 
 _U32 = np.dtype("uint32")
 _SHORT = tuple(dtypes.as_dtype(name) for name in ("uint2", "uint4"))
@@ -47,16 +47,17 @@ def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) 
     Array([2465931498,  430176367,  255383827], dtype=uint32)
     """
     if shape.__class__ is NamedShape:
-        return bits(at_position("bits", key, shape), shape.sizes, dtype)
+        return bits(fold_in_position("bits", key, shape), shape.sizes, dtype)
     found = dtypes.canonicalize(np.uint64) if dtype is None else as_dtype("bits", dtype)
     if found not in _UINTS.values():
         if found not in _SHORT:
             raise DTypeError(f"bits: dtype must be an unsigned integer dtype of 2 to 64 bits; got {found.name}")
         return lax.convert_element_type(bits(key, shape, np.uint8), found)  # the lowest ones of eight
-    return _bits(opened("bits", key), 8 * found.itemsize, as_shape("bits", shape), config.threefry_partitionable.value)
+    return _bits(unwrap_key("bits", key), 8 * found.itemsize, as_shape("bits", shape),
+                 config.threefry_partitionable.value)
 
 
-def raw_words(call: str, key: Any, count: int) -> Any:
+def draw_words(call: str, key: Any, count: int) -> Any:
     """`count` words in the classic layout: uint32[count].
 
     One elementwise expression for all elements: element i takes the first word of its pair in the first half of the
@@ -77,7 +78,7 @@ def raw_words(call: str, key: Any, count: int) -> Any:
     return lax.select(first, y0, y1)
 
 
-def own_words(call: str, key: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+def draw_words_per_element(call: str, key: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     """Both words of each element's own counter: two uint32 arrays of `shape`."""
     count = int(np.prod(shape, dtype=object))
     k0, k1 = key_data_pair(call, key)
@@ -86,7 +87,7 @@ def own_words(call: str, key: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     return lax.threefry2x32(k0, k1, np.uint32(0), lax.reshape(lax.iota(_U32, count), shape))
 
 
-def key_lanes(call: str, key: Any, shape: tuple[int, ...], partitionable: bool) -> Any:
+def split_to_lanes(call: str, key: Any, shape: tuple[int, ...], partitionable: bool) -> Any:
     """The words of `split(key, shape)`, first words before second words: uint32[2, *shape], one elementwise expression.
 
     Of several keys, `uint32[rows, 2]`, each gives those of a row: `shape` begins with the number of rows.
@@ -115,37 +116,37 @@ def draw_bits(call: str, key: Any, width: int, shape: tuple[int, ...], partition
     size = int(np.prod(shape, dtype=object))
     kind = _UINTS[width]
     if is_typed(key):
-        return bits_with(key, width, shape)
+        return draw_typed_bits(key, width, shape)
     if size == 0:
         key_data_pair(call, key)
         return lax.full(shape, 0, kind)
     if partitionable:
-        y0, y1 = own_words(call, key, shape)
+        y0, y1 = draw_words_per_element(call, key, shape)
         if width == 64:
-            return _joined(y0, y1)
+            return _join_words(y0, y1)
         return lax.convert_element_type(lax.bitwise_xor(y0, y1), kind)
     if width == 32:
-        return lax.reshape(raw_words(call, key, size), shape)
+        return lax.reshape(draw_words(call, key, size), shape)
     if width == 64:
-        words = raw_words(call, key, 2 * size)
-        return lax.reshape(_joined(lax.slice(words, (0,), (size,)), lax.slice(words, (size,), (2 * size,))), shape)
+        words = draw_words(call, key, 2 * size)
+        return lax.reshape(_join_words(lax.slice(words, (0,), (size,)), lax.slice(words, (size,), (2 * size,))), shape)
     per = 32 // width  # each word is cut into pieces, lowest bits first
-    words = raw_words(call, key, -(-size // per))
+    words = draw_words(call, key, -(-size // per))
     pieces = lax.reshape(lax.bitcast_convert_type(words, kind), (words.shape[0] * per,))
     return lax.reshape(lax.slice(pieces, (0,), (size,)), shape)
 
 
-def word_of(keys: Sequence[Any], width: int, partitionable: bool) -> Any:
+def draw_per_key(keys: Sequence[Any], width: int, partitionable: bool) -> Any:
     """One number of `width` bits from each key, given as arrays of first and of second words: `bits(key)` of each."""
     zero, kind = np.uint32(0), _UINTS[width]
     k0, k1 = keys
     y0, y1 = lax.threefry2x32(k0, k1, zero, np.uint32(width == 64 and not partitionable))
     if width == 64:
-        return _joined(y0, y1)
+        return _join_words(y0, y1)
     return lax.convert_element_type(lax.bitwise_xor(y0, y1) if partitionable else y0, kind)
 
 
-def _joined(high: Any, low: Any) -> Any:
+def _join_words(high: Any, low: Any) -> Any:
     u64 = _UINTS[64]
     high = lax.shift_left(lax.convert_element_type(high, u64), np.uint64(32))
     return lax.bitwise_or(high, lax.convert_element_type(low, u64))

@@ -12,10 +12,10 @@ from lamina_tracing import Array, ArrayLike, DTypeLike, ShapeLike, jit, lax
 from lamina_tracing.extend import scalar
 
 from ._args import as_float, as_shape, common_shape, is_high
-from ._sampling_utils import full, inverse, sum_along_last, with_parameters
-from ._keys import halves
+from ._sampling_utils import full, inverse, make_parametric, sum_along_last
+from ._keys import split_keys
 from ._named_axes import takes_names
-from ._normal import normal_core, unit_core, uniform_core
+from ._normal import draw_unit, normal_core, uniform_core
 
 __all__ = ["cauchy", "double_sided_maxwell", "exponential", "exponential_core", "gumbel", "gumbel_core", "laplace", "logistic",
            "lognormal", "maxwell", "pareto", "rayleigh", "triangular", "wald", "weibull_min"]
@@ -23,7 +23,7 @@ __all__ = ["cauchy", "double_sided_maxwell", "exponential", "exponential_core", 
 _part, _high = config.threefry_partitionable, config.high_dynamic_range_gumbel
 
 
-def _from_above(call: str, key: Any, low: float, shape: Any, dtype: Any, part: bool) -> Any:
+def _draw_uniform_from(call: str, key: Any, low: float, shape: Any, dtype: Any, part: bool) -> Any:
     return uniform_core(call, key, scalar(low, dtype), scalar(1, dtype), shape, dtype, part)
 
 
@@ -39,14 +39,14 @@ def _eps(dtype: np.dtype) -> float:
 
 
 def exponential_core(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    return lax.neg(lax.log1p(lax.neg(unit_core("exponential", key, shape, dtype, part))))
+    return lax.neg(lax.log1p(lax.neg(draw_unit("exponential", key, shape, dtype, part))))
 
 
 def gumbel_core(key: Any, shape: Any, dtype: Any, part: bool, high: bool = False) -> Any:
     if not high:
-        return lax.neg(lax.log(lax.neg(lax.log(_from_above("gumbel", key, _tiny(dtype), shape, dtype, part)))))
+        return lax.neg(lax.log(lax.neg(lax.log(_draw_uniform_from("gumbel", key, _tiny(dtype), shape, dtype, part)))))
     # A second number in [0, 1) fills the bits below those of the first, where the large results come from: near 0.
-    pair = unit_core("gumbel", key, (2, *shape), dtype, part)
+    pair = draw_unit("gumbel", key, (2, *shape), dtype, part)
     first, second = (lax.index_in_dim(pair, i, 0, keepdims=False) for i in (0, 1))
     finer = lax.add(first, lax.mul(second, scalar(_eps(dtype), dtype)))
     u = lax.select(lax.ge(first, scalar(0.5, dtype)), first, lax.add(finer, scalar(_tiny(dtype), dtype)))
@@ -54,17 +54,17 @@ def gumbel_core(key: Any, shape: Any, dtype: Any, part: bool, high: bool = False
 
 
 def _laplace(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    u = _from_above("laplace", key, _eps(dtype) / 2 - 1, shape, dtype, part)
+    u = _draw_uniform_from("laplace", key, _eps(dtype) / 2 - 1, shape, dtype, part)
     return lax.mul(lax.sign(u), lax.log1p(lax.neg(lax.abs(u))))
 
 
 def _logistic(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    u = _from_above("logistic", key, _tiny(dtype), shape, dtype, part)
+    u = _draw_uniform_from("logistic", key, _tiny(dtype), shape, dtype, part)
     return lax.sub(lax.log(u), lax.log1p(lax.neg(u)))
 
 
 def _cauchy(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    u = _from_above("cauchy", key, _eps(dtype), shape, dtype, part)
+    u = _draw_uniform_from("cauchy", key, _eps(dtype), shape, dtype, part)
     return lax.tan(lax.mul(scalar(math.pi, dtype), lax.sub(u, scalar(0.5, dtype))))
 
 
@@ -73,22 +73,22 @@ def _cauchy(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
 _normals = jit(lambda key, shape, dtype, part: normal_core("maxwell", key, (*shape, 3), dtype, part),
                static_argnums=(1, 2, 3), inline=True)
 @partial(jit, inline=True)
-def _lengths(x: Any) -> Any:
+def _compute_lengths(x: Any) -> Any:
     return lax.sqrt(sum_along_last(lax.mul(x, x)))
 
 
 def _maxwell(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    return (_lengths_apart if dtype.itemsize == 4 else _lengths_of_draws)(key, shape, dtype, part)
+    return (_draw_lengths if dtype.itemsize == 4 else _draw_lengths_jitted)(key, shape, dtype, part)
 
 
-def _lengths_apart(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    return _lengths(_normals(key, shape, dtype, part))
+def _draw_lengths(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
+    return _compute_lengths(_normals(key, shape, dtype, part))
 
 
-_lengths_of_draws = jit(_lengths_apart, static_argnums=(1, 2, 3), inline=True)
+_draw_lengths_jitted = jit(_draw_lengths, static_argnums=(1, 2, 3), inline=True)
 
 
-def _plain(name: str, core: Callable[..., Any], words: str, formula: str) -> Callable[..., Any]:
+def _define(name: str, core: Callable[..., Any], words: str, formula: str) -> Callable[..., Any]:
     compiled = core if core is _maxwell else jit(core, static_argnums=(1, 2, 3), inline=True)
 
     def draw(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
@@ -114,13 +114,14 @@ def _plain(name: str, core: Callable[..., Any], words: str, formula: str) -> Cal
     return takes_names(draw)
 
 
-exponential = _plain("exponential", exponential_core, "the exponential distribution with mean 1",
-                     "-log1p(-u), u uniform on [0, 1)")
-laplace = _plain("laplace", _laplace, "the Laplace distribution with mean 0 and scale 1",
-                 "sign(u) log1p(-|u|), u uniform on (-1, 1)")
-logistic = _plain("logistic", _logistic, "the standard logistic distribution", "log(u / (1 - u)), u uniform on (0, 1)")
-cauchy = _plain("cauchy", _cauchy, "the standard Cauchy distribution", "tan(pi (u - 1/2)), u uniform on (0, 1)")
-maxwell = _plain("maxwell", _maxwell, "the Maxwell distribution with scale 1", "the length of a vector of three normals")
+exponential = _define("exponential", exponential_core, "the exponential distribution with mean 1",
+                      "-log1p(-u), u uniform on [0, 1)")
+laplace = _define("laplace", _laplace, "the Laplace distribution with mean 0 and scale 1",
+                  "sign(u) log1p(-|u|), u uniform on (-1, 1)")
+logistic = _define("logistic", _logistic, "the standard logistic distribution", "log(u / (1 - u)), u uniform on (0, 1)")
+cauchy = _define("cauchy", _cauchy, "the standard Cauchy distribution", "tan(pi (u - 1/2)), u uniform on (0, 1)")
+maxwell = _define("maxwell", _maxwell, "the Maxwell distribution with scale 1",
+                  "the length of a vector of three normals")
 
 _gumbel = jit(gumbel_core, static_argnums=(1, 2, 3, 4), inline=True)
 
@@ -156,7 +157,7 @@ def gumbel(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
 
 
 def _rayleigh(key: Any, scale: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    u = _from_above("rayleigh", key, _tiny(dtype), shape, dtype, part)
+    u = _draw_uniform_from("rayleigh", key, _tiny(dtype), shape, dtype, part)
     return lax.mul(lax.sqrt(lax.mul(lax.log(u), scalar(-2, dtype))), scale)
 
 
@@ -174,7 +175,7 @@ def _lognormal(key: Any, sigma: Any, shape: Any, dtype: Any, part: bool) -> Any:
 
 
 def _triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    u, width = unit_core("triangular", key, shape, dtype, part), lax.sub(right, left)
+    u, width = draw_unit("triangular", key, shape, dtype, part), lax.sub(right, left)
     rising, falling = lax.sub(mode, left), lax.sub(right, mode)
     low = lax.add(left, lax.sqrt(lax.mul(lax.mul(u, width), rising)))
     high = lax.sub(right, lax.sqrt(lax.mul(lax.mul(lax.sub(scalar(1, dtype), u), width), falling)))
@@ -182,43 +183,44 @@ def _triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any, dtype: A
 
 
 @partial(jit, static_argnums=(1, 2, 3), inline=True)
-def _sides(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    up = lax.lt(unit_core("double_sided_maxwell", key, shape, dtypes.canonical_float(), part), 0.5)
+def _draw_signs(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
+    up = lax.lt(draw_unit("double_sided_maxwell", key, shape, dtypes.canonical_float(), part), 0.5)
     return lax.select(up, full(1, shape, dtype), full(-1, shape, dtype))
 
 
 @partial(jit, static_argnums=(4, 5), inline=True)
-def _sided(vectors: Any, sides: Any, loc: Any, scale: Any, shape: Any, dtype: Any) -> Any:
+def _place_on_sides(vectors: Any, sides: Any, loc: Any, scale: Any, shape: Any, dtype: Any) -> Any:
     """The lengths of the vectors, scaled, on either side of `loc`."""
     loc, scale = (full(x, shape, dtype) for x in (loc, scale))
-    return lax.add(lax.mul(lax.mul(sides, _lengths(vectors)), scale), loc)
+    return lax.add(lax.mul(lax.mul(sides, _compute_lengths(vectors)), scale), loc)
 
 
-def _two_sided_apart(key: Any, loc: Any, scale: Any, shape: Any, dtype: Any, part: bool) -> Any:
+def _draw_two_sided(key: Any, loc: Any, scale: Any, shape: Any, dtype: Any, part: bool) -> Any:
     size, side = _two_keys(key, part)
-    return _sided(_normals(size, shape, dtype, part), _sides(side, shape, dtype, part), loc, scale, shape, dtype)
+    vectors, signs = _normals(size, shape, dtype, part), _draw_signs(side, shape, dtype, part)
+    return _place_on_sides(vectors, signs, loc, scale, shape, dtype)
 
 
-_two_keys = jit(lambda key, part: tuple(halves(key, 2, part)), static_argnums=1, inline=True)
-_two_sided = jit(_two_sided_apart, static_argnums=(3, 4, 5), inline=True)
+_two_keys = jit(lambda key, part: tuple(split_keys(key, 2, part)), static_argnums=1, inline=True)
+_two_sided = jit(_draw_two_sided, static_argnums=(3, 4, 5), inline=True)
 
 
 def _wald(key: Any, mean: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    k1, k2 = halves(key, 2, part)
+    k1, k2 = split_keys(key, 2, part)
     y = lax.square(normal_core("wald", k1, shape, dtype, part))
-    u = unit_core("wald", k2, shape, dtype, part)
+    u = draw_unit("wald", k2, shape, dtype, part)
     half, square = scalar(0.5, dtype), lax.square(mean)
     root = lax.sqrt(lax.add(lax.mul(lax.mul(scalar(4, dtype), mean), y), lax.mul(square, lax.square(y))))
     x = lax.sub(lax.add(mean, lax.mul(half, lax.mul(square, y))), lax.mul(lax.mul(half, mean), root))
     return lax.select(lax.le(u, lax.div(mean, lax.add(mean, x))), x, lax.div(lax.square(mean), x))
 
 
-_draw_rayleigh = with_parameters("rayleigh", _rayleigh, 1)
+_draw_rayleigh = make_parametric("rayleigh", _rayleigh, 1)
 _draw_weibull = jit(_weibull_min, static_argnums=(3, 4, 5), inline=True)
-_draw_pareto = with_parameters("pareto", _pareto, 1, True)
-_draw_lognormal = with_parameters("lognormal", _lognormal, 1)
-_draw_triangular = with_parameters("triangular", _triangular, 3, True)
-_draw_wald = with_parameters("wald", _wald, 1, True)
+_draw_pareto = make_parametric("pareto", _pareto, 1, True)
+_draw_lognormal = make_parametric("lognormal", _lognormal, 1)
+_draw_triangular = make_parametric("triangular", _triangular, 3, True)
+_draw_wald = make_parametric("wald", _wald, 1, True)
 
 
 @takes_names
@@ -345,7 +347,7 @@ def double_sided_maxwell(key: ArrayLike, loc: ArrayLike, scale: ArrayLike, shape
     Array(1., dtype=float32)
     """
     shape, dtype = common_shape("double_sided_maxwell", shape, loc, scale), as_float("double_sided_maxwell", dtype)
-    draw = _two_sided_apart if dtype.itemsize == 4 else _two_sided
+    draw = _draw_two_sided if dtype.itemsize == 4 else _two_sided
     return draw(key, loc, scale, shape, dtype, _part.value)
 
 

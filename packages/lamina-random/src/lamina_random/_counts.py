@@ -9,37 +9,37 @@ from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import typeof
 
 from ._args import as_float, as_int, common_shape
-from ._sampling_utils import accepted, any_left, full
-from ._keys import halves
+from ._sampling_utils import draw_until_accepted, full, is_any_left
+from ._keys import split_keys
 from ._named_axes import takes_names
-from ._normal import unit_core
+from ._normal import draw_unit
 
 __all__ = ["binomial", "binomial_core", "poisson"]
 
 _part = config.threefry_partitionable
 
 
-def _nowhere(flags: Any, shape: tuple[int, ...]) -> Any:
+def _has_none(flags: Any, shape: tuple[int, ...]) -> Any:
     """Everywhere, whether no element is flagged: then a loop for the flagged ones need not turn."""
     return full(lax.bitwise_not(lax.reduce_or(flags, tuple(range(len(shape))))), shape, np.dtype(bool))
 
 
 # --- Poisson ------------------------------------------------------------------------------------------------------
-def _few(key: Any, rate: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
+def _count_gaps(key: Any, rate: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
     """How many exponential gaps fit into `rate` units of time [Knuth, TAOCP 2, 3.4.1]."""
     end = lax.neg(rate)
 
     def body(state: Any) -> Any:
         key, count, time = state
-        key, sub = halves(key, 2, part)
-        time = lax.add(time, lax.log(unit_core("poisson", sub, shape, dtype, part)))  # runs down from 0
+        key, sub = split_keys(key, 2, part)
+        time = lax.add(time, lax.log(draw_unit("poisson", sub, shape, dtype, part)))  # runs down from 0
         return key, lax.select(lax.gt(time, end), lax.add(count, 1.0), count), time
 
     zero = lax.full_like(rate, 0)
-    return lax.while_loop(lambda state: any_left(lax.le(state[2], end)), body, (key, zero, zero))[1]
+    return lax.while_loop(lambda state: is_any_left(lax.le(state[2], end)), body, (key, zero, zero))[1]
 
 
-def _many(key: Any, rate: Any, done: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
+def _draw_ptrs(key: Any, rate: Any, done: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
     """Transformed rejection with a squeeze, for rates of 10 and more [Hoermann 1993, PTRS]."""
     # a, b and the constants are the paper's; `inverse` is its 1 / alpha, `ready` its v_r.
     b = lax.add(lax.mul(lax.sqrt(rate), 2.53), 0.931)
@@ -59,16 +59,16 @@ def _many(key: Any, rate: Any, done: Any, shape: tuple[int, ...], dtype: np.dtyp
         good = lax.bitwise_or(quick, lax.bitwise_and(lax.bitwise_not(bad), lax.le(left, right)))
         return k, good
 
-    return accepted("poisson", key, lax.full_like(rate, -1), propose, done, shape, dtype, part)
+    return draw_until_accepted("poisson", key, lax.full_like(rate, -1), propose, done, shape, dtype, part)
 
 
 def _poisson(key: Any, lam: Any, shape: tuple[int, ...], dtype: np.dtype, kind: np.dtype, part: bool) -> Any:
     rate = full(lax.stop_gradient(lam), shape, kind)
     small, unknown = lax.lt(rate, 10.0), lax.ne(rate, rate)
     # Both methods run for all elements, with the same key: where the other one counts, with a harmless rate.
-    few = _few(key, lax.select(small, rate, lax.full_like(rate, 0)), shape, kind, part)
-    done = lax.bitwise_or(unknown, _nowhere(lax.bitwise_not(small), shape))
-    many = _many(key, lax.select(small, lax.full_like(rate, 1e5), rate), done, shape, kind, part)
+    few = _count_gaps(key, lax.select(small, rate, lax.full_like(rate, 0)), shape, kind, part)
+    done = lax.bitwise_or(unknown, _has_none(lax.bitwise_not(small), shape))
+    many = _draw_ptrs(key, lax.select(small, lax.full_like(rate, 1e5), rate), done, shape, kind, part)
     count = lax.select(small, few, many)
     known = lax.ge(rate, 0.0)
     return lax.select(known, lax.convert_element_type(count, dtype), lax.full(shape, -1, dtype))
@@ -101,19 +101,19 @@ def poisson(key: ArrayLike, lam: ArrayLike, shape: ShapeLike | None = None, dtyp
 
 
 # --- binomial -----------------------------------------------------------------------------------------------------
-def _skips(key: Any, n: Any, p: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
+def _count_binomial_gaps(key: Any, n: Any, p: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
     """Successes counted by skipping from one to the next: geometric gaps that fit into n trials."""
     log_q = lax.log1p(lax.neg(p))
 
     def body(state: Any) -> Any:
         key, count, trials = state
-        sub, key = halves(key, 2, part)
-        gap = lax.ceil(lax.div(lax.log(unit_core("binomial", sub, shape, dtype, part)), log_q))
+        sub, key = split_keys(key, 2, part)
+        gap = lax.ceil(lax.div(lax.log(draw_unit("binomial", sub, shape, dtype, part)), log_q))
         trials = lax.add(trials, gap)
         return key, lax.select(lax.le(trials, n), lax.add(count, 1.0), count), trials
 
     zero = lax.full_like(n, 0)
-    return lax.while_loop(lambda state: any_left(lax.gt(state[2], n)), body, (key, zero, zero))[1]
+    return lax.while_loop(lambda state: is_any_left(lax.gt(state[2], n)), body, (key, zero, zero))[1]
 
 
 # What Stirling's formula leaves of log k!, for k = 0 ... 9 [Hoermann 1993, f_c], and for every larger k as for 9.
@@ -121,14 +121,14 @@ _LEFT = [0.08106146679532726, 0.04134069595540929, 0.02767792568499834, 0.020790
          0.01387612882307075, 0.01189670994589177, 0.01041126526197209, 0.009255462182712733, 0.008330563433362871]
 
 
-def _left(k: Any) -> Any:
+def _compute_stirling_tail(k: Any) -> Any:
     out = lax.full_like(k, _LEFT[9])
     for n in range(9):
         out = lax.select(lax.eq(k, float(n)), lax.full_like(k, _LEFT[n]), out)
     return out
 
 
-def _transformed(key: Any, n: Any, p: Any, done: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
+def _draw_btrs(key: Any, n: Any, p: Any, done: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
     """Transformed rejection, for n p above 10 and p up to a half [Hoermann 1993, BTRS]."""
     # a, b, c, alpha and the constants are the paper's; `ready` is its v_r. The hat is that of k = floor((2a / us + b) u + c).
     spread = lax.sqrt(lax.mul(lax.mul(n, p), lax.sub(1.0, p)))
@@ -141,7 +141,7 @@ def _transformed(key: Any, n: Any, p: Any, done: Any, shape: tuple[int, ...], dt
     m = lax.floor(lax.mul(lax.add(n, 1.0), p))
     n_m = lax.add(lax.sub(n, m), 1.0)
     at_mode = lax.mul(lax.add(m, 0.5), lax.log(lax.div(lax.add(m, 1.0), lax.mul(r, n_m))))
-    left_mode = lax.add(_left(m), _left(lax.sub(n, m)))
+    left_mode = lax.add(_compute_stirling_tail(m), _compute_stirling_tail(lax.sub(n, m)))
 
     def propose(u: Any, v: Any) -> tuple[Any, Any]:
         us = lax.sub(0.5, lax.abs(u))
@@ -153,10 +153,11 @@ def _transformed(key: Any, n: Any, p: Any, done: Any, shape: tuple[int, ...], dt
         weight = lax.log(lax.div(lax.mul(v, alpha), lax.add(lax.div(a, lax.square(us)), b)))
         ratio = lax.add(at_mode, lax.mul(lax.add(n, 1.0), lax.log(lax.div(n_m, n_k))))
         ratio = lax.add(ratio, lax.mul(lax.add(k, 0.5), lax.log(lax.div(lax.mul(r, n_k), lax.add(k, 1.0)))))
-        ratio = lax.sub(lax.sub(lax.add(ratio, left_mode), _left(k)), _left(lax.sub(n, k)))
+        ratio = lax.sub(lax.add(ratio, left_mode), _compute_stirling_tail(k))
+        ratio = lax.sub(ratio, _compute_stirling_tail(lax.sub(n, k)))
         return k, lax.bitwise_or(quick, lax.bitwise_and(inside, lax.le(weight, ratio)))
 
-    return accepted("binomial", key, lax.full_like(n, -1), propose, done, shape, dtype, part)
+    return draw_until_accepted("binomial", key, lax.full_like(n, -1), propose, done, shape, dtype, part)
 
 
 def binomial_core(key: Any, n: Any, p: Any, shape: tuple[int, ...], dtype: np.dtype, kind: np.dtype, part: bool) -> Any:
@@ -171,11 +172,12 @@ def binomial_core(key: Any, n: Any, p: Any, shape: tuple[int, ...], dtype: np.dt
     trials = lax.select(known, n, lax.full_like(n, 1))
     small = lax.le(lax.mul(trials, rate), 10.0)
     # Both methods run for all elements, with the same key: where the other one counts, with harmless parameters.
-    few = _skips(key, lax.select(small, trials, lax.full_like(n, 0)), lax.select(small, rate, lax.full_like(rate, 0.5)),
-                 shape, kind, part)
-    many = _transformed(key, lax.select(small, lax.full_like(n, 1e4), trials),
-                        lax.select(small, lax.full_like(rate, 0.5), rate), _nowhere(lax.bitwise_not(small), shape),
-                        shape, kind, part)
+    few = _count_binomial_gaps(key, lax.select(small, trials, lax.full_like(n, 0)),
+                               lax.select(small, rate, lax.full_like(rate, 0.5)),
+                               shape, kind, part)
+    many = _draw_btrs(key, lax.select(small, lax.full_like(n, 1e4), trials),
+                      lax.select(small, lax.full_like(rate, 0.5), rate), _has_none(lax.bitwise_not(small), shape),
+                      shape, kind, part)
     count = lax.select(small, few, many)
     failed = lax.convert_element_type(lax.sub(trials, count), dtype)  # at once: what a wider dtype holds is not rounded
     count = lax.select(turned, failed, lax.convert_element_type(count, dtype))

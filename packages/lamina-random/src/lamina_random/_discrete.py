@@ -13,9 +13,9 @@ from lamina_tracing.extend import check_axis, is_axis_name, scalar, typeof
 from ._args import as_dtype, as_flag, as_float, as_int, as_shape, common_shape, is_high, to_shape
 from ._bits import draw_bits
 from ._continuous import gumbel, gumbel_core
-from ._keys import fold_in, halves
+from ._keys import fold_in, split_keys
 from ._named_axes import takes_names
-from ._normal import unit_core, uniform_core
+from ._normal import draw_unit, uniform_core
 
 __all__ = ["bernoulli", "categorical", "geometric", "rademacher", "rademacher_core", "randint", "randint_core"]
 
@@ -49,13 +49,13 @@ def randint(key: ArrayLike, shape: ShapeLike, minval: ArrayLike, maxval: ArrayLi
     """
     dtype = as_int("randint", dtype)
     shape = as_shape("randint", shape)
-    low, high = _bound("minval", minval), _bound("maxval", maxval)
+    low, high = _as_bound("minval", minval), _as_bound("maxval", maxval)
     if type(low) is int and type(high) is int:
         past_end = high > _limits(dtype)[1]
-        low, high = _clipped(low, dtype), _clipped(high, dtype)
+        low, high = _clip(low, dtype), _clip(high, dtype)
     else:
         past_end = type(high) is int and high > _limits(dtype)[1]
-        low, high = (_clipped(x, dtype) if type(x) is int else x for x in (low, high))
+        low, high = (_clip(x, dtype) if type(x) is int else x for x in (low, high))
         shape = common_shape("randint", shape, low, high)
     return _randint(key, low, high, shape, dtype, past_end, _part.value)
 
@@ -66,7 +66,7 @@ def _limits(dtype: np.dtype) -> tuple[int, int]:
     return int(info.min), int(info.max)
 
 
-def _bound(name: str, x: Any) -> Any:
+def _as_bound(name: str, x: Any) -> Any:
     if type(x) is int or isinstance(x, np.integer):
         return int(x)
     kind = typeof(x).dtype
@@ -81,7 +81,7 @@ def _bound(name: str, x: Any) -> Any:
     return x
 
 
-def _clipped(x: int, dtype: np.dtype) -> Any:
+def _clip(x: int, dtype: np.dtype) -> Any:
     """`x` brought into the range of `dtype`: a Python number where that is safe, which compiled calls take fastest."""
     least, most = _limits(dtype)
     x = min(max(x, least), most)
@@ -94,9 +94,9 @@ def randint_core(key: Any, low: Any, high: Any, shape: tuple[int, ...], dtype: n
     width = max(8 * dtype.itemsize, 32)
     work = np.dtype(f"uint{width}")
     signed = np.dtype(f"int{width}")
-    upper, lower = (draw_bits("randint", half, width, shape, part) for half in halves(key, 2, part))
-    over = _over(high, shape, dtype)
-    low, high = (_within(x, shape, dtype) for x in (low, high))
+    upper, lower = (draw_bits("randint", half, width, shape, part) for half in split_keys(key, 2, part))
+    over = _find_overflow(high, shape, dtype)
+    low, high = (_convert_clipped(x, shape, dtype) for x in (low, high))
     wide = [lax.convert_element_type(lax.convert_element_type(x, signed) if dtype.kind == "i" else x, work)
             for x in (low, high)]
     span = lax.sub(wide[1], wide[0])
@@ -113,7 +113,7 @@ def randint_core(key: Any, low: Any, high: Any, shape: tuple[int, ...], dtype: n
     return lax.add(low, lax.convert_element_type(offset, dtype))
 
 
-def _over(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+def _find_overflow(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """Where `x` is above all numbers of `dtype`; None where its own dtype holds none of these."""
     own = typeof(x).dtype
     most = int(dtypes.iinfo(dtype).max)
@@ -122,7 +122,7 @@ def _over(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     return to_shape(lax.gt(lax.convert_element_type(x, own), scalar(most, own)), shape, dtypes.BOOL)
 
 
-def _within(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+def _convert_clipped(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """`x` in `dtype`, clipped to its range where it comes from a wider one."""
     own = typeof(x).dtype
     mine, theirs = dtypes.iinfo(dtype), dtypes.iinfo(own)
@@ -165,8 +165,8 @@ def _bernoulli_core(key: Any, p: Any, shape: tuple[int, ...], part: bool, high: 
     dtype = own if dtypes.is_float(own) else dtypes.canonical_float()
     p = to_shape(p, shape, dtype)
     if not high:
-        return lax.lt(unit_core("bernoulli", key, shape, dtype, part), p)
-    pair = unit_core("bernoulli", key, (2, *shape), dtype, part)
+        return lax.lt(draw_unit("bernoulli", key, shape, dtype, part), p)
+    pair = draw_unit("bernoulli", key, (2, *shape), dtype, part)
     first, second = (lax.index_in_dim(pair, i, 0, keepdims=False) for i in (0, 1))
     return lax.lt(lax.mul(second, scalar(float(dtypes.finfo(dtype).eps), dtype)), lax.sub(p, first))
 
@@ -271,12 +271,12 @@ def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: ShapeL
     if is_axis_name(axis) and not replace:
         raise NotImplementedError(f"categorical: replace=False needs categories along an axis of logits; got the name {axis!r}")
     if is_axis_name(axis):  # each position draws the noise of its own category
-        drawn = common_shape("categorical", shape, shaped_like(aval.shape))
+        drawn = common_shape("categorical", shape, make_shape_dummy(aval.shape))
         noise = gumbel(fold_in(key, lax.axis_index((axis,))), drawn, aval.dtype, mode)
         return lax.argmax(lax.add(noise, to_shape(logits, drawn, aval.dtype)), axis, dtypes.canonical_int())
     at = check_axis("categorical", axis, aval.ndim)
     rest = aval.shape[:at] + aval.shape[at + 1:]
-    drawn = common_shape("categorical", shape, shaped_like(rest))
+    drawn = common_shape("categorical", shape, make_shape_dummy(rest))
     lead = drawn[:len(drawn) - len(rest)]
     if not replace and math.prod(lead) > aval.shape[at]:
         raise ShapeError(f"categorical: without replace at most {aval.shape[at]} categories can be drawn; shape {drawn} asks "
@@ -284,7 +284,7 @@ def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: ShapeL
     return _categorical(key, logits, at, drawn, replace, high, _part.value)
 
 
-def shaped_like(shape: tuple[int, ...]) -> Any:
+def make_shape_dummy(shape: tuple[int, ...]) -> Any:
     """Return a dummy array of this shape, for rules that only read shapes."""
     return np.broadcast_to(np.float32(0), shape)
 
@@ -292,7 +292,7 @@ def shaped_like(shape: tuple[int, ...]) -> Any:
 def _categorical_core(key: Any, logits: Any, axis: int, shape: tuple[int, ...], replace: bool, high: bool, part: bool) -> Any:
     own = typeof(logits)
     if not replace:
-        return _of_the_largest(lax.add(gumbel_core(key, own.shape, own.dtype, part, high), logits), axis, shape)
+        return _find_largest(lax.add(gumbel_core(key, own.shape, own.dtype, part, high), logits), axis, shape)
     lead = len(shape) - (own.ndim - 1)
     at = lead + axis
     full = (*shape[:at], own.shape[axis], *shape[at:])
@@ -300,7 +300,7 @@ def _categorical_core(key: Any, logits: Any, axis: int, shape: tuple[int, ...], 
     return lax.argmax(lax.add(noise, to_shape(logits, full, own.dtype)), at, dtypes.canonical_int())
 
 
-def _of_the_largest(scores: Any, axis: int, shape: tuple[int, ...]) -> Any:
+def _find_largest(scores: Any, axis: int, shape: tuple[int, ...]) -> Any:
     """Where the largest scores along an axis are, the largest first: along the leading axes of `shape`."""
     aval = typeof(scores)
     count = math.prod(shape[:len(shape) - (aval.ndim - 1)])

@@ -10,15 +10,15 @@ from lamina_ir import ShapeError, config
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import scalar, typeof
 
-from ._args import as_float, as_shape, as_size, common_shape, fits, refuse_complex
+from ._args import as_float, as_shape, as_size, can_broadcast_to, common_shape, refuse_complex
 from ._continuous import exponential_core
 from ._discrete import rademacher_core
-from ._sampling_utils import any_left, full, inverse, max_along_last, sum_along_last, with_parameters
+from ._sampling_utils import full, inverse, is_any_left, make_parametric, max_along_last, sum_along_last
 from ._prng_impl import is_typed
-from ._keys import halves, split_core
-from ._per_key_draws import begin, following
+from ._keys import split_core, split_keys
+from ._per_key_draws import draw_next, start_lanes
 from ._named_axes import takes_names
-from ._normal import normal_core, normal_of
+from ._normal import normal_core, unit_to_normal
 
 __all__ = ["ball", "beta", "chisquare", "dirichlet", "f", "gamma", "generalized_normal", "loggamma", "t"]
 
@@ -33,7 +33,7 @@ def _draw(key: Any, a: Any, logs: bool, kept: bool, shape: tuple[int, ...], dtyp
 
     Each element has a key of its own. What is no parameter gives NaN and is not waited for.
     """
-    lanes, u = begin(key, shape, dtype, part)
+    lanes, u = start_lanes(key, shape, dtype, part)
     boost, zero = lax.lt(a, 1.0), lax.eq(a, 0.0)
     power = lax.mul(lax.log1p(lax.neg(u)), lax.div(1.0, a)) if logs else lax.pow(lax.sub(1.0, u), lax.div(1.0, a))
     power = lax.select(boost, power, lax.full_like(a, 0 if logs else 1))
@@ -50,8 +50,8 @@ def _draw(key: Any, a: Any, logs: bool, kept: bool, shape: tuple[int, ...], dtyp
     def body(state: Any) -> Any:
         lanes, ahead, value = state
         again, done = lax.eq(ahead, _AGAIN), lax.eq(ahead, _DONE)
-        lanes, x, u = following(lanes, again, done, dtype, part)
-        x = normal_of(x, dtype)
+        lanes, x, u = draw_next(lanes, again, done, dtype, part)
+        x = unit_to_normal(x, dtype)
         root = lax.add(lax.mul(x, c), 1.0)
         up = lax.gt(root, 0.0)
         v, square = lax.mul(lax.mul(root, root), root), lax.mul(x, x)
@@ -66,7 +66,7 @@ def _draw(key: Any, a: Any, logs: bool, kept: bool, shape: tuple[int, ...], dtyp
         return lanes, ahead, lax.select(done, value, new) if kept or is_typed(key) else new
 
     ahead = lax.select(known, *(lax.full_like(a, code, np.uint8) for code in (_NEXT, _DONE)))
-    value = lax.while_loop(lambda state: any_left(lax.eq(state[1], _DONE)), body, (lanes, ahead, value))[-1]
+    value = lax.while_loop(lambda state: is_any_left(lax.eq(state[1], _DONE)), body, (lanes, ahead, value))[-1]
     return lax.add(lax.add(lax.log(d), lax.log(value)), power) if logs else value
 
 
@@ -74,13 +74,13 @@ def _log_gamma(key: Any, a: Any, shape: tuple[int, ...], dtype: np.dtype, part: 
     return _draw(key, a, True, kept, shape, dtype, part)
 
 
-def _plain_gamma(key: Any, a: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
+def _gamma(key: Any, a: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
     return _draw(key, a, False, True, shape, dtype, part)
 
 
 # Compiled, where a derivative is taken of known numbers too: no step of theirs is seen by checks for NaN and transfers.
 _log_core = custom_jvp(jit(_log_gamma, static_argnums=(2, 3, 4, 5), inline=True), nondiff_argnums=(2, 3, 4, 5))
-_gamma_core = custom_jvp(jit(_plain_gamma, static_argnums=(2, 3, 4), inline=True), nondiff_argnums=(2, 3, 4))
+_gamma_core = custom_jvp(jit(_gamma, static_argnums=(2, 3, 4), inline=True), nondiff_argnums=(2, 3, 4))
 
 
 def _log_jvp(shape: Any, dtype: Any, part: Any, kept: Any, primals: Any, tangents: Any) -> Any:
@@ -107,7 +107,7 @@ _gamma_core.defjvp(_gamma_jvp)
 
 def _beta(key: Any, a: Any, b: Any, shape: Any, dtype: Any, part: bool) -> Any:
     if is_typed(key):
-        x, y = (_log_core(k, p, shape, dtype, part, False) for k, p in zip(halves(key, 2, part), (a, b)))
+        x, y = (_log_core(k, p, shape, dtype, part, False) for k, p in zip(split_keys(key, 2, part), (a, b)))
     else:  # in one loop, which compiles in half the time of two
         given = lax.concatenate([lax.expand_dims(p, (0,)) for p in (a, b)], 0)
         logs = _log_core(split_core(key, (2,), part), given, (2, *shape), dtype, part, False)
@@ -122,22 +122,23 @@ def _chisquare(key: Any, df: Any, shape: Any, dtype: Any, part: bool) -> Any:
 
 
 def _t(key: Any, df: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    kn, kg = halves(key, 2, part)
+    kn, kg = split_keys(key, 2, part)
     half = lax.mul(0.5, df)
     return lax.mul(normal_core("t", kn, shape, dtype, part),
                    lax.sqrt(lax.div(half, _gamma_core(kg, half, shape, dtype, part))))
 
 
 def _f(key: Any, dfnum: Any, dfden: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    kd, kn = halves(key, 2, part)
+    kd, kn = split_keys(key, 2, part)
     return lax.div(lax.div(_chisquare(kn, dfnum, shape, dtype, part), dfnum),
                    lax.div(_chisquare(kd, dfden, shape, dtype, part), dfden))
 
 
-_draw_gamma = with_parameters("gamma", lambda key, a, *rest: _gamma_core(key, a, *rest), 1)
-_draw_log = with_parameters("loggamma", lambda key, a, shape, dtype, part: _log_core(key, a, shape, dtype, part, False), 1)
-_draw_beta, _draw_chi = with_parameters("beta", _beta, 2), with_parameters("chisquare", _chisquare, 1, True)
-_draw_t, _draw_f = with_parameters("t", _t, 1, True), with_parameters("f", _f, 2)
+_draw_gamma = make_parametric("gamma", lambda key, a, *rest: _gamma_core(key, a, *rest), 1)
+_draw_log = make_parametric("loggamma", lambda key, a, shape, dtype, part: _log_core(key, a, shape, dtype, part, False),
+                            1)
+_draw_beta, _draw_chi = make_parametric("beta", _beta, 2), make_parametric("chisquare", _chisquare, 1, True)
+_draw_t, _draw_f = make_parametric("t", _t, 1, True), make_parametric("f", _f, 2)
 
 
 @takes_names
@@ -295,40 +296,41 @@ def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: ShapeLike | None = None,
     if not own:
         raise ShapeError(f"dirichlet: alpha needs at least one axis; got {typeof(alpha).str_long()}")
     lead = own[:-1] if shape is None else as_shape("dirichlet", shape)
-    if not fits(own[:-1], lead):
+    if not can_broadcast_to(own[:-1], lead):
         raise ShapeError(f"dirichlet: alpha of shape {own} does not broadcast to {lead} and its last axis")
     return _draw_dirichlet(key, alpha, (*lead, own[-1]), as_float("dirichlet", dtype), _part.value)
 
 
 # One program, with the power as a parameter: in it the compiler takes 1 / (1 / p), which gamma draws raise to, for p.
-def _general(key: Any, p: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
-    kg, ks = halves(key, 2, part)
+def _draw_generalized_normal(key: Any, p: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
+    kg, ks = split_keys(key, 2, part)
     root = inverse(p)
     size = _gamma_core(kg, full(root, shape, dtype), shape, dtype, part)
-    return lax.mul(lax.pow(size, full(_of_rank(root, len(shape)), shape, dtype)), rademacher_core(ks, shape, dtype, part))
+    return lax.mul(lax.pow(size, full(_expand_rank(root, len(shape)), shape, dtype)),
+                   rademacher_core(ks, shape, dtype, part))
 
 
-def _of_rank(x: Any, rank: int) -> Any:
+def _expand_rank(x: Any, rank: int) -> Any:
     """An array with leading axes of length 1, as JAX makes it: so what was rounded stays so, where the compiler converts it."""
     own = typeof(x).shape
     return lax.broadcast_in_dim(x, (*(1,) * (rank - len(own)), *own), tuple(range(rank - len(own), rank))) if own else x
 
 
 def _ball(key: Any, p: Any, d: int, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
-    kx, ke = halves(key, 2, part)
+    kx, ke = split_keys(key, 2, part)
     whole = (*shape, d)
     # of one number in a row, as JAX's bits of the classic stream come: so XLA takes a product with a power for the quotient
     line = (math.prod(whole),) if d == 1 and not part and not typeof(p).shape else whole
-    x = lax.reshape(_general(kx, p, line, dtype, part), whole)
+    x = lax.reshape(_draw_generalized_normal(kx, p, line, dtype, part), whole)
     total = sum_along_last(lax.pow(lax.abs(x), full(p, whole, dtype)))
     total = lax.add(total, exponential_core(ke, shape, dtype, part))
     lead = lax.broadcast_shapes(shape, typeof(p).shape)
-    norm = lax.pow(full(total, lead, dtype), full(_of_rank(inverse(p), len(lead)), lead, dtype))
+    norm = lax.pow(full(total, lead, dtype), full(_expand_rank(inverse(p), len(lead)), lead, dtype))
     whole = lax.broadcast_shapes((*lead, 1), whole)
     return lax.div(full(x, whole, dtype), full(lax.expand_dims(norm, (len(lead),)), whole, dtype))
 
 
-_draw_general = jit(_general, static_argnums=(2, 3, 4), inline=True)
+_draw_general = jit(_draw_generalized_normal, static_argnums=(2, 3, 4), inline=True)
 _draw_ball = jit(_ball, static_argnums=(2, 3, 4, 5), inline=True)
 
 

@@ -9,14 +9,14 @@ from lamina_tracing import Array, ArrayLike, jit, lax, ShapeLike, hooks
 from lamina_tracing.extend import bind, rename_errors, typeof
 
 from ._args import as_shape
-from ._bits import own_words, raw_words
-from ._named_axes import folded
-from ._prng_impl import (THREEFRY, PRNGImpl, found, impl_of, is_typed, key_of, name_of, seeded_with, split_with, tag_of,
-                         words_for)
-from ._typed_keys import opened, report_legacy_key, wrapped
+from ._bits import draw_words, draw_words_per_element
+from ._named_axes import fold_in_array
+from ._prng_impl import (THREEFRY, PRNGImpl, find_impl, get_impl, get_impl_name, get_tag, is_typed, make_typed_key,
+                         split_typed_key, unwrap_words, wrap_words)
+from ._typed_keys import report_legacy_key, unwrap_key, wrap_like
 
-__all__ = ["PRNGKey", "clone", "fold_in", "halves", "key", "key_data", "key_impl", "split", "split_core", "words_of_seed",
-           "wrap_key_data"]
+__all__ = ["PRNGKey", "clone", "fold_in", "key", "key_data", "key_impl", "seed_to_words", "split", "split_core",
+           "split_keys", "wrap_key_data"]
 
 _U32 = np.dtype("uint32")
 _KEY = shaped((2,), _U32)
@@ -43,16 +43,16 @@ def PRNGKey(seed: ArrayLike, *, impl: Any = None) -> Array:
     >>> PRNGKey(42)
     Array([ 0, 42], dtype=uint32)
     """
-    own = found("PRNGKey", impl)
-    made = _seeded("PRNGKey", seed, own)
+    own = find_impl("PRNGKey", impl)
+    made = _make_key("PRNGKey", seed, own)
     if not config.enable_custom_prng.value:
-        return words_for("data", made) if is_typed(made) else made
-    return made if is_typed(made) else bind(prims.random_wrap_p, made, impl=tag_of(own))
+        return unwrap_words("data", made) if is_typed(made) else made
+    return made if is_typed(made) else bind(prims.random_wrap_p, made, impl=get_tag(own))
 
 
-def _seeded(call: str, seed: Any, impl: PRNGImpl) -> Any:
+def _make_key(call: str, seed: Any, impl: PRNGImpl) -> Any:
     """A key from a number: two words for Threefry, else typed."""
-    ours = impl.name == THREEFRY and tag_of(impl) == "fry"
+    ours = impl.name == THREEFRY and get_tag(impl) == "fry"
     if isinstance(seed, (bool, int, np.integer, np.bool_)):
         number = int(seed)
         if isinstance(seed, np.integer) and seed.dtype.itemsize <= 4:
@@ -61,7 +61,7 @@ def _seeded(call: str, seed: Any, impl: PRNGImpl) -> Any:
             raise OverflowError(f"{call}: the seed must fit in 64 bits; got {number}")
         number += config.random_seed_offset.value
         if not ours:
-            return seeded_with(impl, _as_array(number))
+            return make_typed_key(impl, _as_array(number))
         high = (number >> 32) & 0xFFFFFFFF if config.enable_x64.value else 0
         return hooks.evaluator.array(np.array([high, number & 0xFFFFFFFF], _U32), _KEY)
     aval = typeof(seed)
@@ -74,7 +74,7 @@ def _seeded(call: str, seed: Any, impl: PRNGImpl) -> Any:
     if offset:
         wide = "uint64" if aval.dtype.itemsize == 8 else "uint32"
         seed = lax.add(lax.convert_element_type(seed, wide), np.array(offset % 2 ** 64).astype(wide))
-    return words_of_seed(seed) if ours else seeded_with(impl, seed)
+    return seed_to_words(seed) if ours else make_typed_key(impl, seed)
 
 
 def _as_array(number: int) -> np.ndarray:
@@ -95,7 +95,7 @@ def _key_of_core(seed: Any) -> Any:
     return lax.concatenate(words, 0)
 
 
-words_of_seed = jit(_key_of_core, inline=True)
+seed_to_words = jit(_key_of_core, inline=True)
 
 
 @rename_errors
@@ -124,9 +124,9 @@ def key(seed: ArrayLike, *, impl: Any = None) -> Array:
     >>> key(42).shape
     ()
     """
-    own = found("key", impl)
-    made = _seeded("key", seed, own)
-    return made if is_typed(made) else bind(prims.random_wrap_p, made, impl=tag_of(own))
+    own = find_impl("key", impl)
+    made = _make_key("key", seed, own)
+    return made if is_typed(made) else bind(prims.random_wrap_p, made, impl=get_tag(own))
 
 
 @rename_errors
@@ -146,7 +146,7 @@ def key_data(keys: ArrayLike) -> Array:
     Array([ 0, 42], dtype=uint32)
     """
     if is_typed(keys):
-        return words_for("data", keys)
+        return unwrap_words("data", keys)
     _check_keys("key_data", keys)
     if config.legacy_prng_key.value != "allow":
         report_legacy_key("key_data")
@@ -172,15 +172,15 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None) -> Array:
     >>> wrap_key_data(np.array([[0, 42], [0, 43]], np.uint32)).shape
     (2,)
     """
-    own = found("wrap_key_data", impl)
+    own = find_impl("wrap_key_data", impl)
     if is_typed(key_bits_array):
         raise DTypeError(f"wrap_key_data: expected words, uint32[..., 2]; got {typeof(key_bits_array).str_long()}, "
                          "which are keys already")
-    return key_of("wrap_key_data", key_bits_array, own)
+    return wrap_words("wrap_key_data", key_bits_array, own)
 
 
 def _check_keys(call: str, keys: Any) -> None:
-    aval, impl = typeof(keys), found(call, None)
+    aval, impl = typeof(keys), find_impl(call, None)
     if aval.dtype != _U32 or aval.shape[-len(impl.key_shape):] != impl.key_shape:
         raise ShapeError(f"{call}: expected keys, or their words, "
                          f"uint32[..., {', '.join(map(str, impl.key_shape))}]; got {aval.str_long()}")
@@ -225,11 +225,11 @@ def key_impl(keys: ArrayLike) -> Any:
     'threefry2x32'
     """
     if is_typed(keys):
-        return name_of(impl_of(keys))
+        return get_impl_name(get_impl(keys))
     _check_keys("key_impl", keys)
     if config.legacy_prng_key.value != "allow":
         report_legacy_key("key_impl")
-    return name_of(found("key_impl", None))
+    return get_impl_name(find_impl("key_impl", None))
 
 
 def split(key: ArrayLike, num: ShapeLike = 2) -> Array:
@@ -250,22 +250,22 @@ def split(key: ArrayLike, num: ShapeLike = 2) -> Array:
            [ 255383827,  267815257]], dtype=uint32)
     """
     sizes, part = as_shape("split", num, "num"), config.threefry_partitionable.value
-    return wrapped(_split(opened("split", key, "split"), sizes, part), key)
+    return wrap_like(_split(unwrap_key("split", key, "split"), sizes, part), key)
 
 
 def split_core(key: Any, shape: tuple[int, ...], partitionable: bool) -> Any:
     if is_typed(key):
-        return split_with(key, shape)
+        return split_typed_key(key, shape)
     if partitionable:
-        words = [lax.expand_dims(y, (len(shape),)) for y in own_words("split", key, shape)]
+        words = [lax.expand_dims(y, (len(shape),)) for y in draw_words_per_element("split", key, shape)]
         return lax.concatenate(words, len(shape))
     count = 2 * int(np.prod(shape, dtype=int))
     if not count:
         return lax.full((*shape, 2), 0, _U32)
-    return lax.reshape(raw_words("split", key, count), (*shape, 2))
+    return lax.reshape(draw_words("split", key, count), (*shape, 2))
 
 
-def halves(key: Any, count: int, part: bool) -> list[Any]:
+def split_keys(key: Any, count: int, part: bool) -> list[Any]:
     """`count` independent keys."""
     keys = split_core(key, (count,), part)
     return [lax.index_in_dim(keys, i, 0, keepdims=False) for i in range(count)]
@@ -293,11 +293,11 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
     Array([2547012911, 1371500959], dtype=uint32)
     """
     if isinstance(data, (int, float, np.floating, np.bool_)):
-        data = np.uint32(_whole(data) & 0xFFFFFFFF)
-    return wrapped(folded(opened("fold_in", key, "fold_in"), data), key)
+        data = np.uint32(_truncate(data) & 0xFFFFFFFF)
+    return wrap_like(fold_in_array(unwrap_key("fold_in", key, "fold_in"), data), key)
 
 
-def _whole(data: Any) -> int:
+def _truncate(data: Any) -> int:
     try:
         return int(data)
     except (ValueError, OverflowError) as error:

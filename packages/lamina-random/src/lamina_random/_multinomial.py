@@ -8,7 +8,7 @@ from lamina_ir import DTypeError, ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import scalar, typeof
 
-from ._args import as_dtype, as_shape, fits, refuse_complex
+from ._args import as_dtype, as_shape, can_broadcast_to, refuse_complex
 from ._sampling_utils import full
 from ._keys import split_core
 from ._named_axes import takes_names
@@ -78,7 +78,7 @@ def multinomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, *, shape: ShapeLike 
         raise ShapeError(f"multinomial: n of shape {trials.shape} does not broadcast with the leading axes of p, of shape "
                          f"{chances.shape}")
     drawn = own if shape is None else as_shape("multinomial", shape)
-    if not fits(own, drawn) or drawn[-1:] != chances.shape[-1:]:
+    if not can_broadcast_to(own, drawn) or drawn[-1:] != chances.shape[-1:]:
         raise ShapeError(f"multinomial: n of shape {trials.shape} and p of shape {chances.shape} do not broadcast to {drawn}, "
                          "which ends with the categories")
     found = dtypes.canonical_float() if dtype is None else as_dtype("multinomial", dtype)

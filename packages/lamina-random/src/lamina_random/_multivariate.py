@@ -9,7 +9,7 @@ from lamina_ir import ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import typeof
 
-from ._args import as_float, as_shape, as_size, fits, refuse_complex
+from ._args import as_float, as_shape, as_size, can_broadcast_to, refuse_complex
 from ._named_axes import takes_names
 from ._normal import normal_core
 
@@ -19,7 +19,7 @@ _part = config.threefry_partitionable
 _MANY = 4096  # numbers from which products are written out
 
 
-def _root(cov: Any, method: str) -> Any:
+def _factor_covariance(cov: Any, method: str) -> Any:
     """L with L L' = cov; NaN where there is none."""
     if method == "cholesky":
         return lax.factorizations.cholesky(cov)
@@ -44,11 +44,11 @@ def _multivariate(key: Any, mean: Any, cov: Any, shape: tuple[int, ...], dtype: 
                   part: bool) -> Any:
     mean, cov = lax.convert_element_type(mean, dtype), lax.convert_element_type(cov, dtype)
     full = (*shape, typeof(mean).shape[-1])
-    turned = _turned(_root(cov, method), normal_core("multivariate_normal", key, full, dtype, part))
+    turned = _apply_root(_factor_covariance(cov, method), normal_core("multivariate_normal", key, full, dtype, part))
     return lax.add(turned, lax.broadcast_in_dim(mean, full, tuple(range(len(full) - typeof(mean).ndim, len(full)))))
 
 
-def _turned(root: Any, z: Any) -> Any:
+def _apply_root(root: Any, z: Any) -> Any:
     """The root times each vector. Of a stack of roots, axes of length 1 count as none: one root turns many vectors then.
 
     The products are XLA's own, in JAX's order: written out they would be rounded otherwise."""
@@ -60,16 +60,18 @@ def _turned(root: Any, z: Any) -> Any:
     if batch and len(batch) == last:
         return lax.dot_general(root, z, (((last + 1,), (last,)), (batch, at)), "highest", dtype)
     if not batch and n == 3 and dtype == np.float32 and typeof(z).size >= _MANY:
-        return _threes(z, root)
+        return _apply_root_3(z, root)
     made = lax.dot_general(z, root, (((last,), (len(batch) + 1,)), (at, batch)), "highest", dtype)
     order = (*at, *(i for i in range(last + 1) if i not in at))
     return lax.transpose(made, tuple(order.index(i) for i in range(last + 1)))
 
 
 @custom_jvp
-def _threes(z: Any, root: Any) -> Any:
-    """`_turned` of many threes, rounded as by XLA's product, in half its time: the loops of both are joined. What is asked of a
-    product before it is added keeps the compiler from adding it unrounded."""
+def _apply_root_3(z: Any, root: Any) -> Any:
+    """Return `_apply_root` for many vectors of length 3, rounded as XLA's product, in half its time.
+
+    The loops of product and sum are joined. The comparison of each product keeps the compiler from adding it
+    unrounded."""
     shape = typeof(z).shape
     last = len(shape) - 1
     total = None
@@ -81,13 +83,13 @@ def _threes(z: Any, root: Any) -> Any:
     return total
 
 
-def _threes_jvp(primals: Any, tangents: Any) -> Any:
+def _apply_root_3_jvp(primals: Any, tangents: Any) -> Any:
     numbers = (((typeof(primals[0]).ndim - 1,), (1,)), ((), ()))
-    return _threes(*primals), lax.add(lax.dot_general(tangents[0], primals[1], numbers, "highest"),
-                                      lax.dot_general(primals[0], tangents[1], numbers, "highest"))
+    return _apply_root_3(*primals), lax.add(lax.dot_general(tangents[0], primals[1], numbers, "highest"),
+                                            lax.dot_general(primals[0], tangents[1], numbers, "highest"))
 
 
-_threes.defjvp(_threes_jvp)
+_apply_root_3.defjvp(_apply_root_3_jvp)
 _draw = jit(_multivariate, static_argnums=(3, 4, 5, 6), inline=True)
 
 
@@ -126,7 +128,7 @@ def multivariate_normal(key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: 
                          f"{typeof(mean).str_long()} and {typeof(cov).str_long()}")
     own = lax.broadcast_shapes(m[:-1], c[:-2])
     lead = own if shape is None else as_shape("multivariate_normal", shape)
-    if not fits(own, lead):
+    if not can_broadcast_to(own, lead):
         raise ShapeError(f"multivariate_normal: leading axes {own} of mean and cov do not broadcast to shape {lead}")
     return _draw(key, mean, cov, lead, as_float("multivariate_normal", dtype), method, _part.value)
 
@@ -171,11 +173,11 @@ def _orthogonal_core(key: Any, full: tuple[int, ...], dtype: np.dtype, part: boo
     last = len(full) - 1
     eye = lax.eq(lax.broadcasted_iota("int32", square, last), lax.broadcasted_iota("int32", square, last - 1))
     diagonal = lax.reduce_sum(lax.select(eye, r, lax.full_like(r, 0)), (last - 1,))
-    phase = lax.div(diagonal, _size(diagonal, dtype))
+    phase = lax.div(diagonal, _normalize_sign(diagonal, dtype))
     return lax.mul(q, lax.broadcast_in_dim(phase, full, (*range(last - 1), last)))
 
 
-def _size(x: Any, dtype: np.dtype) -> Any:
+def _normalize_sign(x: Any, dtype: np.dtype) -> Any:
     size = lax.abs(x)
     return lax.complex(size, lax.full_like(size, 0)) if dtypes.is_complex(dtype) else size
 

@@ -14,10 +14,10 @@ from lamina_tracing import jit, lax
 from lamina_tracing.extend import RENAMED_ERRORS, rename_errors, rename_error, typeof
 
 from ._args import key_data_pair
-from ._prng_impl import THREEFRY, folded_with, is_typed
-from ._typed_keys import opened, settled, wrapped
+from ._prng_impl import THREEFRY, fold_in_typed_key, is_typed
+from ._typed_keys import can_unwrap_again, unwrap_key, wrap_like
 
-__all__ = ["NamedShape", "at_position", "folded", "takes_names"]
+__all__ = ["NamedShape", "fold_in_array", "fold_in_position", "takes_names"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -89,23 +89,23 @@ def _fold_in_core(key: Any, data: Any) -> Any:
     if aval.shape or not (dtypes.is_integer(aval.dtype) or dtypes.is_float(aval.dtype) or dtypes.is_bool(aval.dtype)):
         raise ShapeError(f"fold_in: data must be a rank-0 integer; got {aval.str_long()}; use vmap for several")
     if is_typed(key):
-        return folded_with(key, lax.convert_element_type(data, np.uint32))
+        return fold_in_typed_key(key, lax.convert_element_type(data, np.uint32))
     k0, k1 = key_data_pair("fold_in", key)
     pair = lax.threefry2x32(k0, k1, np.uint32(0), lax.convert_element_type(data, np.uint32))
     return lax.concatenate([lax.reshape(y, (1,)) for y in pair], 0)
 
 
-folded = jit(rename_errors(_fold_in_core, "fold_in"), inline=True)  # `fold_in` of a key and an array
+fold_in_array = jit(rename_errors(_fold_in_core, "fold_in"), inline=True)  # `fold_in` of a key and an array
 
 
-def at_position(call: str, key: Any, shape: NamedShape) -> Any:
+def fold_in_position(call: str, key: Any, shape: NamedShape) -> Any:
     """The key of this position of the axes that the shape names."""
-    given, key = key, opened(call, key, "fold_in")
+    given, key = key, unwrap_key(call, key, "fold_in")
     for name, size in shape.named.items():
         if (n := lax.axis_size((name,))) != size:
             raise ShapeError(f"{call}: shape is {shape}, but the mapped axis {name!r} has {n} positions; give {name}={n}")
-        key = folded(key, lax.axis_index((name,)))
-    return wrapped(key, given)
+        key = fold_in_array(key, lax.axis_index((name,)))
+    return wrap_like(key, given)
 
 
 def takes_names(fun: F) -> F:
@@ -119,17 +119,17 @@ def takes_names(fun: F) -> F:
     def draw(*args: Any, **settings: Any) -> Any:
         try:
             if args:
-                args = (opened(fun.__name__, args[0]), *args[1:])
+                args = (unwrap_key(fun.__name__, args[0]), *args[1:])
             elif "key" in settings:
-                settings["key"] = opened(fun.__name__, settings["key"])
-            if not settled():  # of the user's key: those given to other draws in here are ours
+                settings["key"] = unwrap_key(fun.__name__, settings["key"])
+            if not can_unwrap_again():  # of the user's key: those given to other draws in here are ours
                 with config.legacy_prng_key("allow"), config.default_prng_impl(THREEFRY):
                     return draw(*args, **settings)
             shape = args[at] if len(args) > at else settings["shape"] if "shape" in settings else None
             if shape.__class__ is not NamedShape:
                 return fun(*args, **settings)
             given = signature(fun).bind(*args, **settings)
-            given.arguments.update(key=at_position(fun.__name__, given.arguments["key"], shape), shape=shape.sizes)
+            given.arguments.update(key=fold_in_position(fun.__name__, given.arguments["key"], shape), shape=shape.sizes)
             return fun(*given.args, **given.kwargs)
         except RENAMED_ERRORS as error:
             rename_error(fun.__name__, error, fun)

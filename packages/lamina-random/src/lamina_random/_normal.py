@@ -12,12 +12,12 @@ from lamina_tracing.extend import scalar, typeof
 
 from ._args import as_float, as_shape, common_shape, to_shape
 from ._bits import draw_bits
-from ._keys import halves
-from ._named_axes import NamedShape, at_position, takes_names
-from ._typed_keys import opened
+from ._keys import split_keys
+from ._named_axes import NamedShape, fold_in_position, takes_names
+from ._typed_keys import unwrap_key
 
-__all__ = ["normal", "normal_core", "normal_of", "truncated_normal", "uniform", "uniform_core", "unit_core", "unit_of",
-           "unit_width"]
+__all__ = ["bits_to_unit", "count_unit_bits", "draw_unit", "normal", "normal_core", "truncated_normal", "uniform",
+           "uniform_core", "unit_to_normal"]
 
 _part = config.threefry_partitionable
 
@@ -45,27 +45,28 @@ def uniform(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = Non
     Array([0.21629536, 0.8041241 ], dtype=float32)
     """
     if shape.__class__ is NamedShape:  # the commonest draws go without the frame of `takes_names`
-        return uniform(at_position("uniform", key, shape), shape.sizes, dtype, minval, maxval)
+        return uniform(fold_in_position("uniform", key, shape), shape.sizes, dtype, minval, maxval)
     dtype = as_float("uniform", dtype)
     if type(minval) is float and type(maxval) is float and minval == 0.0 and maxval == 1.0:
-        return _unit(opened("uniform", key), as_shape("uniform", shape), dtype, _part.value)
-    return _uniform(opened("uniform", key), minval, maxval, common_shape("uniform", shape, minval, maxval), dtype, _part.value)
+        return _unit(unwrap_key("uniform", key), as_shape("uniform", shape), dtype, _part.value)
+    return _uniform(unwrap_key("uniform", key), minval, maxval, common_shape("uniform", shape, minval, maxval), dtype,
+                    _part.value)
 
 
-def unit_core(call: str, key: Any, shape: tuple[int, ...], dtype: np.dtype, partitionable: bool) -> Any:
+def draw_unit(call: str, key: Any, shape: tuple[int, ...], dtype: np.dtype, partitionable: bool) -> Any:
     """Numbers in [0, 1)."""
-    return unit_of(draw_bits(call, key, unit_width(dtype), shape, partitionable), dtype)
+    return bits_to_unit(draw_bits(call, key, count_unit_bits(dtype), shape, partitionable), dtype)
 
 
-def unit_width(dtype: np.dtype) -> int:
+def count_unit_bits(dtype: np.dtype) -> int:
     """How many random bits a number in [0, 1) takes."""
     info = dtypes.finfo(dtype)
     return 8 if info.nmant < 8 else info.bits
 
 
-def unit_of(random: Any, dtype: np.dtype) -> Any:
-    """Numbers in [0, 1) from `unit_width(dtype)` random bits each."""
-    info, drawn = dtypes.finfo(dtype), unit_width(dtype)
+def bits_to_unit(random: Any, dtype: np.dtype) -> Any:
+    """Numbers in [0, 1) from `count_unit_bits(dtype)` random bits each."""
+    info, drawn = dtypes.finfo(dtype), count_unit_bits(dtype)
     width, mantissa = info.bits, info.nmant
     kind = np.dtype(f"uint{width}")
     if drawn != width:
@@ -79,10 +80,10 @@ def uniform_core(call: str, key: Any, minval: Any, maxval: Any, shape: tuple[int
                  partitionable: bool) -> Any:
     """`max(minval, unit (maxval - minval) + minval)`: rounding must not go below the lower end."""
     low, high = to_shape(minval, shape, dtype), to_shape(maxval, shape, dtype)
-    return _stretched(unit_core(call, key, shape, dtype, partitionable), low, high)
+    return _scale_unit(draw_unit(call, key, shape, dtype, partitionable), low, high)
 
 
-def _stretched(unit: Any, low: Any, high: Any) -> Any:
+def _scale_unit(unit: Any, low: Any, high: Any) -> Any:
     return lax.max(low, lax.add(lax.mul(unit, lax.sub(high, low)), low))
 
 
@@ -106,22 +107,23 @@ def normal(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
     [-0.7848, 0.8564]
     """
     if shape.__class__ is NamedShape:
-        return normal(at_position("normal", key, shape), shape.sizes, dtype)
-    return _normal(opened("normal", key), as_shape("normal", shape), as_float("normal", dtype, complex_too=True), _part.value)
+        return normal(fold_in_position("normal", key, shape), shape.sizes, dtype)
+    return _normal(unwrap_key("normal", key), as_shape("normal", shape), as_float("normal", dtype, complex_too=True),
+                   _part.value)
 
 
 def normal_core(call: str, key: Any, shape: tuple[int, ...], dtype: np.dtype, partitionable: bool) -> Any:
     if dtypes.is_complex(dtype):
         real = dtypes.real_dtype(dtype)
-        parts = [normal_core(call, half, shape, real, partitionable) for half in halves(key, 2, partitionable)]
+        parts = [normal_core(call, half, shape, real, partitionable) for half in split_keys(key, 2, partitionable)]
         return lax.div(lax.complex(*parts), scalar(math.sqrt(2), dtype))
-    return normal_of(unit_core(call, key, shape, dtype, partitionable), dtype)
+    return unit_to_normal(draw_unit(call, key, shape, dtype, partitionable), dtype)
 
 
-def normal_of(unit: Any, dtype: np.dtype) -> Any:
+def unit_to_normal(unit: Any, dtype: np.dtype) -> Any:
     """Normal numbers from numbers in [0, 1)."""
     low = np.nextafter(np.asarray(-1, dtype), np.asarray(0, dtype), dtype=dtype)[()]
-    return lax.mul(scalar(math.sqrt(2), dtype), lax.erf_inv(_stretched(unit, low, scalar(1, dtype))))
+    return lax.mul(scalar(math.sqrt(2), dtype), lax.erf_inv(_scale_unit(unit, low, scalar(1, dtype))))
 
 
 @takes_names
@@ -151,26 +153,28 @@ def truncated_normal(key: ArrayLike, lower: ArrayLike, upper: ArrayLike, shape: 
                       as_float("truncated_normal", dtype), _part.value)
 
 
-def _between(key: Any, lower: Any, upper: Any, shape: tuple[int, ...], dtype: np.dtype, partitionable: bool) -> Any:
+def _draw_between(key: Any, lower: Any, upper: Any, shape: tuple[int, ...], dtype: np.dtype,
+                  partitionable: bool) -> Any:
     root2 = scalar(math.sqrt(2), dtype)
     first, last = lax.erf(lax.div(lower, root2)), lax.erf(lax.div(upper, root2))
     u = uniform_core("truncated_normal", key, first, last, shape, dtype, partitionable)
-    low, high = _inner(lower, upper, shape, dtype)
+    low, high = _find_inner_bounds(lower, upper, shape, dtype)
     return lax.clamp(low, lax.mul(root2, lax.erf_inv(u)), high)
 
 
-def _inner(lower: Any, upper: Any, shape: tuple[int, ...], dtype: np.dtype) -> tuple[Any, Any]:
+def _find_inner_bounds(lower: Any, upper: Any, shape: tuple[int, ...], dtype: np.dtype) -> tuple[Any, Any]:
     """The least and the largest number between the bounds."""
     return (to_shape(lax.nextafter(lower, scalar(math.inf, dtype)), shape, dtype),
             to_shape(lax.nextafter(upper, scalar(-math.inf, dtype)), shape, dtype))
 
 
-def _between_jvp(shape: tuple[int, ...], dtype: np.dtype, partitionable: bool, primals: Any, tangents: Any) -> tuple[Any, Any]:
+def _draw_between_jvp(shape: tuple[int, ...], dtype: np.dtype, partitionable: bool, primals: Any,
+                      tangents: Any) -> tuple[Any, Any]:
     """Of `cdf(x) = (1 - u) cdf(lower) + u cdf(upper)`; a number that was brought between its bounds moves with its bound."""
     key, lower, upper = primals
     x = _truncated_core(key, lower, upper, shape, dtype, partitionable)
-    u = unit_core("truncated_normal", key, shape, dtype, partitionable)
-    low, high = _inner(lax.stop_gradient(lower), lax.stop_gradient(upper), shape, dtype)
+    u = draw_unit("truncated_normal", key, shape, dtype, partitionable)
+    low, high = _find_inner_bounds(lax.stop_gradient(lower), lax.stop_gradient(upper), shape, dtype)
     at_low, at_high = lax.le(x, low), lax.ge(x, high)
     zero, one, half = (lax.full_like(x, v) for v in (0, 1, 0.5))
 
@@ -185,19 +189,20 @@ def _between_jvp(shape: tuple[int, ...], dtype: np.dtype, partitionable: bool, p
     return x, lax.add(part(lower, lax.sub(one, u), at_low, at_high, tangents[1]), part(upper, u, at_high, at_low, tangents[2]))
 
 
-_truncated_core = custom_jvp(_between, nondiff_argnums=(3, 4, 5))
-_truncated_core.defjvp(_between_jvp)
+_truncated_core = custom_jvp(_draw_between, nondiff_argnums=(3, 4, 5))
+_truncated_core.defjvp(_draw_between_jvp)
 
 
-def _truncated_draw(key: Any, lower: Any, upper: Any, shape: tuple[int, ...], dtype: np.dtype, partitionable: bool) -> Any:
+def _draw_truncated(key: Any, lower: Any, upper: Any, shape: tuple[int, ...], dtype: np.dtype,
+                    partitionable: bool) -> Any:
     lower, upper = (lax.convert_element_type(x, dtype) for x in (lower, upper))
     return _truncated_core(key, lower, upper, shape, dtype, partitionable)
 
 
-_unit = jit(lambda key, shape, dtype, part: unit_core("uniform", key, shape, dtype, part), static_argnums=(1, 2, 3),
+_unit = jit(lambda key, shape, dtype, part: draw_unit("uniform", key, shape, dtype, part), static_argnums=(1, 2, 3),
             inline=True)
 _uniform = jit(lambda key, low, high, shape, dtype, part: uniform_core("uniform", key, low, high, shape, dtype, part),
                static_argnums=(3, 4, 5), inline=True)
 _normal = jit(lambda key, shape, dtype, part: normal_core("normal", key, shape, dtype, part),
               static_argnums=(1, 2, 3), inline=True)
-_truncated = jit(_truncated_draw, static_argnums=(3, 4, 5), inline=True)
+_truncated = jit(_draw_truncated, static_argnums=(3, 4, 5), inline=True)

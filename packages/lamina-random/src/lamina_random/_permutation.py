@@ -13,10 +13,10 @@ from ._args import as_flag, as_shape, check_key, is_high, refuse_complex
 from ._bits import draw_bits
 from ._continuous import gumbel_core
 from ._discrete import randint_core
-from ._keys import halves
+from ._keys import split_keys
 from ._named_axes import takes_names
-from ._typed_keys import opened
-from ._normal import unit_core
+from ._typed_keys import unwrap_key
+from ._normal import draw_unit
 
 __all__ = ["choice", "permutation", "shuffle"]
 
@@ -43,7 +43,7 @@ def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool =
     >>> sorted(permutation(PRNGKey(0), 4).tolist())
     [0, 1, 2, 3]
     """
-    aval, key = typeof(x), opened("permutation", key)
+    aval, key = typeof(x), unwrap_key("permutation", key)
     independent = as_flag("permutation", independent, "independent")
     if not aval.shape:
         if not dtypes.is_integer(aval.dtype):
@@ -79,27 +79,27 @@ def shuffle(key: ArrayLike, x: ArrayLike, axis: int = 0) -> Array:
     return permutation(key, x, axis, independent=True)
 
 
-def sorted_by_bits(key: Any, x: Any, axis: int, part: bool) -> Any:
+def sort_by_bits(key: Any, x: Any, axis: int, part: bool) -> Any:
     size = typeof(x).size
     for _ in range(math.ceil(3 * math.log(max(1, size)) / math.log((1 << 32) - 1))):
-        key, now = halves(key, 2, part)
+        key, now = split_keys(key, 2, part)
         order = draw_bits("permutation", now, 32, typeof(x).shape, part)
         _, x = lax.sort_key_val(order, x, axis)
     return x
 
 
-def _count_off_core(key: Any, n: int, part: bool) -> Any:
+def _permute_range(key: Any, n: int, part: bool) -> Any:
     check_key("permutation", key)
-    return sorted_by_bits(key, lax.iota(dtypes.canonical_int(), n), 0, part)
+    return sort_by_bits(key, lax.iota(dtypes.canonical_int(), n), 0, part)
 
 
 def _permute_core(key: Any, x: Any, axis: int, independent: bool, part: bool) -> Any:
     if independent:
-        return sorted_by_bits(key, x, axis, part)
-    return _take(x, _count_off_core(key, typeof(x).shape[axis], part), axis)
+        return sort_by_bits(key, x, axis, part)
+    return _take(x, _permute_range(key, typeof(x).shape[axis], part), axis)
 
 
-_count_off = jit(_count_off_core, static_argnums=(1, 2), inline=True)
+_count_off = jit(_permute_range, static_argnums=(1, 2), inline=True)
 _permute = jit(_permute_core, static_argnums=(2, 3, 4), inline=True)
 
 
@@ -164,32 +164,32 @@ def _choice_core(key: Any, a: Any, p: Any, count: int, shape: tuple[int, ...], r
     drawn = math.prod(shape)
     if p is None and not replace:
         if a is not None:
-            return _first(_permute_core(key, a, axis, typeof(a).ndim == 1, part), drawn, shape, axis)
-        index = lax.reshape(lax.slice(_count_off_core(key, count, part), (0,), (drawn,)), shape)
+            return _take_first(_permute_core(key, a, axis, typeof(a).ndim == 1, part), drawn, shape, axis)
+        index = lax.reshape(lax.slice(_permute_range(key, count, part), (0,), (drawn,)), shape)
     elif p is None:
         index = randint_core(key, np.asarray(0, kind), np.asarray(count, kind), shape, kind, False, part)
     else:
         own = typeof(p).dtype
         p = lax.convert_element_type(p, own if dtypes.is_float(own) else f"float{max(8 * own.itemsize, 32)}")
-        index = _by_weight(key, p, shape, part) if replace else _by_gumbel(key, p, shape, high, part)
+        index = _draw_by_weight(key, p, shape, part) if replace else _draw_by_gumbel(key, p, shape, high, part)
     return index if a is None else _take(a, index, axis)
 
 
 _choice = jit(_choice_core, static_argnums=(3, 4, 5, 6, 7, 8), inline=True)
 
 
-def _first(x: Any, n: int, shape: tuple[int, ...], axis: int) -> Any:
+def _take_first(x: Any, n: int, shape: tuple[int, ...], axis: int) -> Any:
     own = typeof(x).shape
     return lax.reshape(lax.slice_in_dim(x, 0, n, axis=axis), (*own[:axis], *shape, *own[axis + 1:]))
 
 
-def _by_weight(key: Any, p: Any, shape: tuple[int, ...], part: bool) -> Any:
+def _draw_by_weight(key: Any, p: Any, shape: tuple[int, ...], part: bool) -> Any:
     """Where the running sum of weights first reaches a uniform number times their total: a search by halves."""
     aval, kind = typeof(p), dtypes.canonical_int()
     n = aval.shape[0]
     sums = lax.cumsum(p, 0)
     total = lax.index_in_dim(sums, n - 1, 0, keepdims=False)
-    goal = lax.mul(total, lax.sub(scalar(1, aval.dtype), unit_core("choice", key, shape, aval.dtype, part)))
+    goal = lax.mul(total, lax.sub(scalar(1, aval.dtype), draw_unit("choice", key, shape, aval.dtype, part)))
     low, high = lax.full(shape, 0, kind), lax.full(shape, n, kind)
     for _ in range(n.bit_length()):
         middle = lax.shift_right_logical(lax.add(low, high), scalar(1, kind))
@@ -200,7 +200,7 @@ def _by_weight(key: Any, p: Any, shape: tuple[int, ...], part: bool) -> Any:
     return lax.min(low, scalar(n - 1, kind))
 
 
-def _by_gumbel(key: Any, p: Any, shape: tuple[int, ...], high: bool, part: bool) -> Any:
+def _draw_by_gumbel(key: Any, p: Any, shape: tuple[int, ...], high: bool, part: bool) -> Any:
     aval = typeof(p)
     score = lax.add(gumbel_core(key, aval.shape, aval.dtype, part, high), lax.log(p))
     _, order = lax.sort_key_val(lax.neg(score), lax.iota(dtypes.canonical_int(), aval.shape[0]), 0)

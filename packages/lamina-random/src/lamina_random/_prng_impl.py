@@ -1,8 +1,8 @@
 """Generators: what makes keys, splits them, folds numbers into them and draws bits with them; and which one a key is for.
 
-The cores of draws take a key as they get it from `opened`: two words, which are for Threefry, or a typed key of another
-generator, whose functions are found here by the key's dtype. `opened` has said what the user's key is for; what is done with it
-after that is `inner`, and as often as the core likes.
+The cores of draws take a key as `unwrap_key` returns it: two words for Threefry, or a typed key of another generator,
+whose functions are found here by the key's dtype. `unwrap_key` records the use of the user's key; later uses are
+`inner`, and there may be any number of them.
 """
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from lamina_ir import DTypeError, ShapeError, config, dtypes, prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, typeof
 
-__all__ = ["PRNGImpl", "THREEFRY", "bits_with", "default_name", "folded_with", "found", "impl_of", "is_typed", "key_of",
-           "known", "name_of", "seeded_with", "split_with", "tag_of", "words_for"]
+__all__ = ["PRNGImpl", "THREEFRY", "draw_typed_bits", "find_impl", "fold_in_typed_key", "get_default_name", "get_impl",
+           "get_impl_name", "get_tag", "is_typed", "make_typed_key", "register_impl", "split_typed_key", "unwrap_words",
+           "wrap_words"]
 
 THREEFRY = "threefry2x32"
 _NAMELESS = "<unnamed>"
@@ -47,7 +48,7 @@ _names: dict[str, list[PRNGImpl]] = {}
 _defining = threading.Lock()
 
 
-def known(impl: PRNGImpl, dtype: np.dtype | None = None) -> PRNGImpl:
+def register_impl(impl: PRNGImpl, dtype: np.dtype | None = None) -> PRNGImpl:
     """`impl`, whose keys have an element type from now on; equal ones have the same."""
     if impl not in _dtypes:
         with _defining:
@@ -59,16 +60,16 @@ def known(impl: PRNGImpl, dtype: np.dtype | None = None) -> PRNGImpl:
     return impl
 
 
-def default_name() -> str:
+def get_default_name() -> str:
     """The generator of new keys, and of keys that are plain words."""
     return config.default_prng_impl.value
 
 
-def found(call: str, impl: Any) -> PRNGImpl:
+def find_impl(call: str, impl: Any) -> PRNGImpl:
     """The generator that `impl=` says: by name, by itself, or by default."""
     if isinstance(impl, PRNGImpl):
-        return known(impl)
-    name = default_name() if impl is None else impl
+        return register_impl(impl)
+    name = get_default_name() if impl is None else impl
     of_name = _names.get(name, []) if isinstance(name, str) and name != _NAMELESS else []
     if len(of_name) == 1:
         return of_name[0]
@@ -78,12 +79,12 @@ def found(call: str, impl: Any) -> PRNGImpl:
     raise ValueError(f"{call}: impl must be a generator, or the name of one, which is one of {names}; got {impl!r}")
 
 
-def name_of(impl: PRNGImpl) -> Any:
+def get_impl_name(impl: PRNGImpl) -> Any:
     """Return the `impl=` argument for a generator: its name if the name is unique, else the generator."""
     return impl.name if len(_names[impl.name]) == 1 and impl.name != _NAMELESS else impl
 
 
-def tag_of(impl: PRNGImpl) -> str:
+def get_tag(impl: PRNGImpl) -> str:
     return dtypes.key_tag(_dtypes[impl])
 
 
@@ -93,7 +94,7 @@ def is_typed(key: Any) -> bool:
     return isinstance(kind, np.dtype) and dtypes.is_key(kind)
 
 
-def impl_of(key: Any) -> PRNGImpl:
+def get_impl(key: Any) -> PRNGImpl:
     """The generator of typed keys."""
     kind = typeof(key).dtype
     impl = _impls.get(kind)
@@ -103,14 +104,14 @@ def impl_of(key: Any) -> PRNGImpl:
     return impl
 
 
-def words_for(use: str, keys: Any) -> Any:
+def unwrap_words(use: str, keys: Any) -> Any:
     """The words of typed keys, to be used as said: uint32[..., *key_shape]."""
     words = bind(prims.random_unwrap_p, keys, use=use)
-    shape = impl_of(keys).key_shape
+    shape = get_impl(keys).key_shape
     return words if len(shape) == 1 else lax.reshape(words, (*typeof(keys).shape, *shape))
 
 
-def key_of(call: str, words: Any, impl: PRNGImpl, lead: tuple[int, ...] | None = None) -> Any:
+def wrap_words(call: str, words: Any, impl: PRNGImpl, lead: tuple[int, ...] | None = None) -> Any:
     """Typed keys of words `[..., *key_shape]`; `lead` is the shape they must have, where that is known."""
     aval, n = typeof(words), len(impl.key_shape)
     front = aval.shape[:len(aval.shape) - n]
@@ -118,30 +119,30 @@ def key_of(call: str, words: Any, impl: PRNGImpl, lead: tuple[int, ...] | None =
         expected = ", ".join(map(str, (*(["..."] if lead is None else lead), *impl.key_shape)))
         raise ShapeError(f"{call}: key data for {impl.name} must be uint32[{expected}]; got {aval.str_long()}")
     flat = words if n == 1 else lax.reshape(words, (*front, prod(impl.key_shape)))
-    return bind(prims.random_wrap_p, flat, impl=tag_of(impl))
+    return bind(prims.random_wrap_p, flat, impl=get_tag(impl))
 
 
-def seeded_with(impl: PRNGImpl, seed: Any) -> Any:
+def make_typed_key(impl: PRNGImpl, seed: Any) -> Any:
     """A typed key from a rank-0 integer array."""
-    return key_of(f"{impl.name}: what `seed` returns", impl.seed(seed), impl, ())
+    return wrap_words(f"{impl.name}: what `seed` returns", impl.seed(seed), impl, ())
 
 
-def split_with(key: Any, shape: tuple[int, ...]) -> Any:
+def split_typed_key(key: Any, shape: tuple[int, ...]) -> Any:
     """New typed keys from one of a generator that is not Threefry."""
-    impl = impl_of(key)
-    return key_of(f"{impl.name}: what `split` returns", impl.split(words_for("inner", key), shape), impl, shape)
+    impl = get_impl(key)
+    return wrap_words(f"{impl.name}: what `split` returns", impl.split(unwrap_words("inner", key), shape), impl, shape)
 
 
-def folded_with(key: Any, data: Any) -> Any:
+def fold_in_typed_key(key: Any, data: Any) -> Any:
     """A new typed key from one and a number."""
-    impl = impl_of(key)
-    return key_of(f"{impl.name}: what `fold_in` returns", impl.fold_in(words_for("inner", key), data), impl, ())
+    impl = get_impl(key)
+    return wrap_words(f"{impl.name}: what `fold_in` returns", impl.fold_in(unwrap_words("inner", key), data), impl, ())
 
 
-def bits_with(key: Any, width: int, shape: tuple[int, ...]) -> Any:
+def draw_typed_bits(key: Any, width: int, shape: tuple[int, ...]) -> Any:
     """Bits drawn with a typed key: unsigned integers of that width."""
-    impl = impl_of(key)
-    made = impl.random_bits(words_for("inner", key), width, shape)
+    impl = get_impl(key)
+    made = impl.random_bits(unwrap_words("inner", key), width, shape)
     aval = typeof(made)
     if aval.shape != shape or aval.dtype != np.dtype(f"uint{width}"):
         wanted = f"uint{width}[{','.join(map(str, shape))}]"

@@ -11,9 +11,9 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from ._bits import draw_bits
-from ._prng_impl import PRNGImpl, found, known
-from ._keys import key, split_core, words_of_seed
-from ._named_axes import folded
+from ._prng_impl import PRNGImpl, find_impl, register_impl
+from ._keys import key, seed_to_words, split_core
+from ._named_axes import fold_in_array
 
 __all__ = ["PRNGImpl", "define_prng_impl", "random_seed", "rbg_prng_impl", "seed_with_impl", "threefry_2x32",
            "threefry_prng_impl", "unsafe_rbg_prng_impl"]
@@ -61,13 +61,13 @@ def define_prng_impl(*, key_shape: tuple[int, ...], seed: Callable[[Any], Any], 
         raise ValueError(f"define_prng_impl: key_shape must hold sizes of 1 or more; got {key_shape!r}")
     if not isinstance(name, str):
         raise TypeError(f"define_prng_impl: name must be a string; got {name!r}")
-    return known(PRNGImpl(shape, seed, split, random_bits, fold_in, name, tag))
+    return register_impl(PRNGImpl(shape, seed, split, random_bits, fold_in, name, tag))
 
 
-def _of(call: str, impl: Any) -> PRNGImpl:
+def _require_impl(call: str, impl: Any) -> PRNGImpl:
     if impl is None:
         raise TypeError(f"{call}: expected a generator, or the name of one; got None")
-    return found(call, impl)
+    return find_impl(call, impl)
 
 
 def seed_with_impl(impl: Any, seed: ArrayLike) -> Array:
@@ -88,7 +88,7 @@ def seed_with_impl(impl: Any, seed: ArrayLike) -> Array:
     >>> key_data(seed_with_impl(rbg_prng_impl, 7))
     Array([0, 7, 0, 7], dtype=uint32)
     """
-    return key(seed, impl=_of("seed_with_impl", impl))
+    return key(seed, impl=_require_impl("seed_with_impl", impl))
 
 
 def random_seed(seeds: ArrayLike, impl: Any) -> Array:
@@ -108,7 +108,7 @@ def random_seed(seeds: ArrayLike, impl: Any) -> Array:
     >>> random_seed(np.arange(6).reshape(2, 3), threefry_prng_impl).shape
     (2, 3)
     """
-    own = _of("random_seed", impl)
+    own = _require_impl("random_seed", impl)
     aval = typeof(seeds)
     if not aval.shape:
         return key(seeds, impl=own)
@@ -156,45 +156,47 @@ def threefry_2x32(keypair: Any, count: ArrayLike) -> Array:
     return lax.reshape(lax.slice(lax.concatenate(list(both), 0), (0,), (n,)), shape)
 
 
-def _partitionable() -> bool:
+def _is_partitionable() -> bool:
     return config.threefry_partitionable.value
 
 
 def _threefry_split(words: Any, shape: tuple[int, ...]) -> Any:
-    return split_core(words, shape, _partitionable())
+    return split_core(words, shape, _is_partitionable())
 
 
 def _threefry_bits(words: Any, width: int, shape: tuple[int, ...]) -> Any:
-    return draw_bits("bits", words, width, shape, _partitionable())
+    return draw_bits("bits", words, width, shape, _is_partitionable())
 
 
-threefry_prng_impl = known(PRNGImpl((2,), words_of_seed, _threefry_split, _threefry_bits, folded, "threefry2x32", "fry"),
-                           dtypes.key_type("fry"))
+threefry_prng_impl = register_impl(
+    PRNGImpl((2,), seed_to_words, _threefry_split, _threefry_bits, fold_in_array, "threefry2x32", "fry"),
+    dtypes.key_type("fry"))
 
 
 # --- the device's own generator -----------------------------------------------------------------------------------
 def _rbg_seed(seed: Any) -> Any:
-    half = words_of_seed(seed)
+    half = seed_to_words(seed)
     return lax.concatenate([half, half], 0)
 
 
-def _parts(words: Any) -> list[Any]:
+def _split_halves(words: Any) -> list[Any]:
     return [lax.slice(words, (i,), (i + 2,)) for i in (0, 2)]
 
 
 def _rbg_split(words: Any, shape: tuple[int, ...]) -> Any:
-    return lax.concatenate([_threefry_split(half, shape) for half in _parts(words)], len(shape))
+    return lax.concatenate([_threefry_split(half, shape) for half in _split_halves(words)], len(shape))
 
 
 def _rbg_fold_in(words: Any, data: Any) -> Any:
-    return lax.concatenate([folded(half, data) for half in _parts(words)], 0)
+    return lax.concatenate([fold_in_array(half, data) for half in _split_halves(words)], 0)
 
 
 def _rbg_bits(words: Any, width: int, shape: tuple[int, ...]) -> Any:
     return lax.rng_bit_generator(words, shape, np.dtype(f"uint{width}"))[1]
 
 
-rbg_prng_impl = known(PRNGImpl((4,), _rbg_seed, _rbg_split, _rbg_bits, _rbg_fold_in, "rbg", "rbg"), dtypes.key_type("rbg"))
+rbg_prng_impl = register_impl(PRNGImpl((4,), _rbg_seed, _rbg_split, _rbg_bits, _rbg_fold_in, "rbg", "rbg"),
+                              dtypes.key_type("rbg"))
 
 _APART = 10  # every tenth draw becomes a key: those between are the ones that draws with the key itself give first
 
@@ -210,5 +212,5 @@ def _unsafe_fold_in(words: Any, data: Any) -> Any:
     return lax.bitwise_xor(words, lax.index_in_dim(drawn, _APART - 1, 0, keepdims=False))
 
 
-unsafe_rbg_prng_impl = known(PRNGImpl((4,), _rbg_seed, _unsafe_split, _rbg_bits, _unsafe_fold_in, "unsafe_rbg", "urbg"),
-                             dtypes.key_type("urbg"))
+unsafe_rbg_prng_impl = register_impl(
+    PRNGImpl((4,), _rbg_seed, _unsafe_split, _rbg_bits, _unsafe_fold_in, "unsafe_rbg", "urbg"), dtypes.key_type("urbg"))

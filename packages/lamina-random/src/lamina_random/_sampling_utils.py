@@ -12,32 +12,33 @@ from lamina_tracing.extend import EVALUATION, Tracer, bind, trace_state, scalar,
 
 from ._args import as_float, common_shape, to_shape
 from ._prng_impl import is_typed
-from ._keys import halves, key_data
-from ._normal import unit_core
+from ._keys import key_data, split_keys
+from ._normal import draw_unit
 
-__all__ = ["accepted", "any_left", "full", "inverse", "max_along_last", "sum_along_last", "with_parameters"]
+__all__ = ["draw_until_accepted", "full", "inverse", "is_any_left", "make_parametric", "max_along_last",
+           "sum_along_last"]
 
 _part = config.threefry_partitionable
 _U32 = np.dtype("uint32")
 
 
-def accepted(call: str, key: Any, first: Any, propose: Callable[[Any, Any], tuple[Any, Any]], done: Any,
-             shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
+def draw_until_accepted(call: str, key: Any, first: Any, propose: Callable[[Any, Any], tuple[Any, Any]], done: Any,
+                        shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
     """Values of `propose(u, v) -> (values, whether accepted)`, u in [-1/2, 1/2) and v in [0, 1); `first` where `done`.
 
     All elements propose until each has accepted; an element keeps what it accepted last.
     """
     def body(state: Any) -> Any:
         key, value, done = state
-        key, ku, kv = halves(key, 3, part)
-        u = lax.sub(unit_core(call, ku, shape, dtype, part), 0.5)
-        new, good = propose(u, unit_core(call, kv, shape, dtype, part))
+        key, ku, kv = split_keys(key, 3, part)
+        u = lax.sub(draw_unit(call, ku, shape, dtype, part), 0.5)
+        new, good = propose(u, draw_unit(call, kv, shape, dtype, part))
         return key, lax.select(good, new, value), lax.bitwise_or(done, good)
 
-    return lax.while_loop(lambda state: any_left(state[2]), body, (key, first, done))[1]
+    return lax.while_loop(lambda state: is_any_left(state[2]), body, (key, first, done))[1]
 
 
-def any_left(done: Any) -> Any:
+def is_any_left(done: Any) -> Any:
     """Whether some element is not done."""
     return lax.bitwise_not(lax.reduce_and(done, tuple(range(len(typeof(done).shape)))))
 
@@ -61,7 +62,7 @@ def sum_along_last(x: Any) -> Any:
     Numbers of 16 bits are summed in 32."""
     own = typeof(x).dtype
     kind = np.dtype("float32") if own.itemsize < 4 else own
-    return lax.convert_element_type(_reduced(lax.add, 0, lax.convert_element_type(x, kind)), own)
+    return lax.convert_element_type(_reduce_last(lax.add, 0, lax.convert_element_type(x, kind)), own)
 
 
 sum_along_last.defjvp(lambda primals, tangents: (
@@ -70,16 +71,16 @@ sum_along_last.defjvp(lambda primals, tangents: (
 
 def max_along_last(x: Any) -> Any:
     """`reduce` of maxima, not written out either; it may lose NaNs. Without a derivative."""
-    return _reduced(lax.max, -np.inf, lax.stop_gradient(x))
+    return _reduce_last(lax.max, -np.inf, lax.stop_gradient(x))
 
 
-def _reduced(combine: Callable[[Any, Any], Any], first: float, x: Any) -> Any:
+def _reduce_last(combine: Callable[[Any, Any], Any], first: float, x: Any) -> Any:
     t = typeof(x)
     pair = make_jaxpr(combine)(*[scalar(first, t.dtype)] * 2)
     return bind(prims.reduce_p, x, scalar(first, t.dtype), computation=pair, dimensions=(t.ndim - 1,))[0]
 
 
-def _unknown(key: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
+def _hide_constants(key: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
     """Parameters as numbers that the compiler of a program does not know: what it makes of known ones beforehand it rounds
     otherwise than the program would. So a program draws the numbers that are drawn alone."""
     staged = trace_state.trace is not EVALUATION and isinstance(key, Tracer)
@@ -90,34 +91,36 @@ def _unknown(key: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
         return given
     bit = lax.bitwise_and(lax.squeeze(lax.slice(words, (0,), (1,)), (0,)), np.uint32(1))
 
-    def covered(x: Any) -> Any:
+    def hide(x: Any) -> Any:
         own = typeof(x)
         kind = own.dtype if dtypes.is_float(own.dtype) else dtypes.canonical_float()
         none = lax.mul(lax.convert_element_type(bit, kind), scalar(0, kind))
         return lax.add(np.asarray(x, kind), lax.broadcast_in_dim(none, own.shape, ()))
-    return tuple([x if isinstance(x, Tracer) else covered(x) for x in given])
+    return tuple([x if isinstance(x, Tracer) else hide(x) for x in given])
 
 
-def with_parameters(name: str, core: Callable[..., Any], count: int, covered: bool = False) -> Callable[..., Any]:
+def make_parametric(name: str, core: Callable[..., Any], count: int,
+                    hide_constants: bool = False) -> Callable[..., Any]:
     """The compiled draw of a distribution with `count` parameters, each brought to the dtype and shape drawn.
 
     Args:
       name: of the public function, for errors and programs.
       core: `(key, *parameters, shape, dtype, partitionable) -> numbers`.
       count: how many parameters.
-      covered: within programs the numbers are those drawn alone, also by parameters that are known there; it takes memory
-        and time to compile where a loop draws.
+      hide_constants: a program draws the same numbers as the eager call, also with constant parameters; in a loop this
+        takes memory and compile time.
 
     Returns:
       `draw(key, parameters, shape, dtype)`, where shape and dtype may be None.
     """
-    def compiled(*args: Any) -> Any:
+    def draw_core(*args: Any) -> Any:
         key, given, (shape, dtype, part) = args[0], args[1:1 + count], args[1 + count:]
         return core(key, *(full(x, shape, dtype) for x in given), shape, dtype, part)
-    compiled.__name__ = name
-    fast = jit(compiled, static_argnums=tuple(range(1 + count, 4 + count)), inline=True)
+    draw_core.__name__ = name
+    fast = jit(draw_core, static_argnums=tuple(range(1 + count, 4 + count)), inline=True)
 
     def draw(key: Any, given: tuple[Any, ...], shape: Any, dtype: Any) -> Any:
         sizes = common_shape(name, shape, *given)
-        return fast(key, *(_unknown(key, given) if covered else given), sizes, as_float(name, dtype), _part.value)
+        parameters = _hide_constants(key, given) if hide_constants else given
+        return fast(key, *parameters, sizes, as_float(name, dtype), _part.value)
     return draw

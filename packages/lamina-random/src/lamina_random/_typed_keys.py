@@ -12,27 +12,28 @@ from lamina_ir import ShapeError, config, dtypes, prims
 from lamina_tracing.extend import bind, typeof, warn_user
 
 from ._args import refuse_key
-from ._prng_impl import THREEFRY, default_name, found, is_typed, key_of, words_for
+from ._prng_impl import THREEFRY, find_impl, get_default_name, is_typed, unwrap_words, wrap_words
 
-__all__ = ["is_typed", "opened", "settled", "report_legacy_key", "words_for", "wrapped"]
+__all__ = ["can_unwrap_again", "is_typed", "report_legacy_key", "unwrap_key", "unwrap_words", "wrap_like"]
 
 _U32 = np.dtype("uint32")
 
 
-def wrapped(made: Any, like: Any) -> Any:
+def wrap_like(made: Any, like: Any) -> Any:
     """New keys as cores give them, typed if the keys `like` which they were made are."""
     if is_typed(like):
         return made if is_typed(made) else bind(prims.random_wrap_p, made, impl=dtypes.key_tag(like.dtype))
-    return words_for("data", made) if is_typed(made) else made
+    return unwrap_words("data", made) if is_typed(made) else made
 
 
-def opened(call: str, key: Any, use: str = "bits") -> Any:
+def unwrap_key(call: str, key: Any, use: str = "bits") -> Any:
     """One key, given as words or typed, as cores take it: two words for Threefry, else typed."""
     if not is_typed(key):
         if config.legacy_prng_key.value != "allow":
             report_legacy_key(call)
-        if default_name() != THREEFRY:
-            return key_of(f"{call} (with config default_prng_impl {default_name()!r})", key, found(call, None), ())
+        if get_default_name() != THREEFRY:
+            name = f"{call} (with config default_prng_impl {get_default_name()!r})"
+            return wrap_words(name, key, find_impl(call, None), ())
         if getattr(key, "shape", None) != (2,) or key.dtype != _U32:
             refuse_key(call, key)
         return key
@@ -42,9 +43,9 @@ def opened(call: str, key: Any, use: str = "bits") -> Any:
     return words if (tag := dtypes.key_tag(aval.dtype)) == "fry" else bind(prims.random_wrap_p, words, impl=tag)
 
 
-def settled() -> bool:
+def can_unwrap_again() -> bool:
     """Whether a key that was opened may be opened again, as a key of the user's."""
-    return config.legacy_prng_key.value == "allow" and default_name() == THREEFRY
+    return config.legacy_prng_key.value == "allow" and get_default_name() == THREEFRY
 
 
 def report_legacy_key(call: str) -> None:

@@ -59,7 +59,7 @@ def dct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm:
     >>> dct(np.array([1., 2., 3.]), norm="ortho").round(3)
     Array([ 3.464, -1.414,  0.   ], dtype=float32)
     """
-    return _along("dct", x, type, n, axis, norm, False)
+    return _transform_axis("dct", x, type, n, axis, norm, False)
 
 
 @public_api("type", "n", "axis", "norm", entries=_COSINE)
@@ -81,7 +81,7 @@ def idct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm
     >>> idct(dct(np.array([1., 2., 4.]))).round(3)
     Array([1., 2., 4.], dtype=float32)
     """
-    return _along("idct", x, type, n, axis, norm, True)
+    return _transform_axis("idct", x, type, n, axis, norm, True)
 
 
 @public_api("type", "s", "axes", "norm", entries=_COSINES)
@@ -100,7 +100,7 @@ def dctn(x: ArrayLike, type: int = 2, s: Sequence[int] | None = None, axes: Sequ
     Array([[16.,  0.],
            [ 0.,  0.]], dtype=float32)
     """
-    return _several("dctn", x, type, s, axes, norm, False)
+    return _transform_axes("dctn", x, type, s, axes, norm, False)
 
 
 @public_api("type", "s", "axes", "norm", entries=_COSINES)
@@ -123,10 +123,10 @@ def idctn(x: ArrayLike, type: int = 2, s: Sequence[int] | None = None, axes: Seq
     Array([[1., 2.],
            [3., 5.]], dtype=float32)
     """
-    return _several("idctn", x, type, s, axes, norm, True)
+    return _transform_axes("idctn", x, type, s, axes, norm, True)
 
 
-def _several(call: str, x: Any, type: int, s: Any, axes: Any, norm: str | None, inverse: bool) -> Any:
+def _transform_axes(call: str, x: Any, type: int, s: Any, axes: Any, norm: str | None, inverse: bool) -> Any:
     x = to_inexact(call, x)
     rank = len(typeof(x).shape)
     s = None if s is None else tuple(s) if isinstance(s, Sequence) else (s,)
@@ -142,12 +142,12 @@ def _several(call: str, x: Any, type: int, s: Any, axes: Any, norm: str | None, 
     if s is not None and len(s) != len(places):
         raise ShapeError(f"{call}: expected as many lengths in s as axes; got s={s} and axes={tuple(axes)}")
     for i, a in enumerate(places):
-        x = _along(call, x, type, None if s is None else s[i], a, norm, inverse)
+        x = _transform_axis(call, x, type, None if s is None else s[i], a, norm, inverse)
     return x
 
 
 @ignore_strict_promotion
-def _along(call: str, x: Any, type: int, n: Any, axis: int, norm: str | None, inverse: bool) -> Any:
+def _transform_axis(call: str, x: Any, type: int, n: Any, axis: int, norm: str | None, inverse: bool) -> Any:
     if type not in _INVERSE:
         raise ValueError(f"{call}: type must be 1, 2, 3 or 4; got {type!r}")
     if norm not in _NORMS:
@@ -155,7 +155,8 @@ def _along(call: str, x: Any, type: int, n: Any, axis: int, norm: str | None, in
     x = to_inexact(call, x)
     t = typeof(x)
     if dtypes.is_complex(t.dtype):
-        return lax.complex(*[_along(call, part, type, n, axis, norm, inverse) for part in (lax.real(x), lax.imag(x))])
+        return lax.complex(*[_transform_axis(call, part, type, n, axis, norm, inverse) for part in (lax.real(x),
+                                                                                                    lax.imag(x))])
     axis = check_axis(call, axis, len(t.shape))
     length = t.shape[axis]
     if n is not None and (not hasattr(n, "__index__") or n < 1):
@@ -169,14 +170,14 @@ def _along(call: str, x: Any, type: int, n: Any, axis: int, norm: str | None, in
     if wanted > length:
         x = lnp.pad(x, [(0, 0)] * (len(t.shape) - 1) + [(0, wanted - length)])
     scaled = norm == "forward" if not inverse else norm in (None, "backward")
-    y = _transformed(x, _INVERSE[type] if inverse else type, norm == "ortho")
+    y = _transform_last(x, _INVERSE[type] if inverse else type, norm == "ortho")
     if scaled:
         y = y / (2 * (wanted - 1 if type == 1 else wanted))
     return lnp.moveaxis(y, -1, axis)
 
 
 @ignore_strict_promotion
-def _transformed(x: Any, type: int, ortho: bool) -> Any:
+def _transform_last(x: Any, type: int, ortho: bool) -> Any:
     """One of the four transforms along the last axis, as sums or keeping lengths."""
     n, real = typeof(x).shape[-1], typeof(x).dtype
     k = np.arange(n)
@@ -188,15 +189,15 @@ def _transformed(x: Any, type: int, ortho: bool) -> Any:
         y = lnp.fft.rfft(lnp.concatenate([x, lnp.flip(x[..., 1:-1], -1)], -1)).real
     elif type == 2:
         v = lnp.fft.fft(lnp.concatenate([x[..., ::2], lnp.flip(x[..., 1::2], -1)], -1))
-        y = 2 * (v * _turn(-k / (4 * n), real)).real
+        y = 2 * (v * _unit_roots(-k / (4 * n), real)).real
     elif type == 3:
         back = lnp.concatenate([lnp.zeros_like(x[..., :1]), lnp.flip(x[..., 1:], -1)], -1)
-        v = lnp.fft.ifft(lax.complex(x, -back) * _turn(k / (4 * n), real)).real * n
+        v = lnp.fft.ifft(lax.complex(x, -back) * _unit_roots(k / (4 * n), real)).real * n
         order = np.where(k % 2 == 0, k // 2, n - 1 - k // 2)
         y = lnp.take(v, order.astype(np.int32), axis=-1)
     else:
-        v = lnp.fft.fft(lax.complex(x, lnp.zeros_like(x)) * _turn(-k / (4 * n), real), 2 * n)[..., :n]
-        y = 2 * (v * _turn(-(2 * k + 1) / (8 * n), real)).real
+        v = lnp.fft.fft(lax.complex(x, lnp.zeros_like(x)) * _unit_roots(-k / (4 * n), real), 2 * n)[..., :n]
+        y = 2 * (v * _unit_roots(-(2 * k + 1) / (8 * n), real)).real
     if not ortho:
         return y
     last = np.ones(n)
@@ -205,6 +206,6 @@ def _transformed(x: Any, type: int, ortho: bool) -> Any:
     return y * (last / (2 * (n - 1 if type == 1 else n)) ** 0.5).astype(real)
 
 
-def _turn(turns: Any, real: np.dtype) -> Any:
+def _unit_roots(turns: Any, real: np.dtype) -> Any:
     """Unit complex numbers: computed in 64 bits, in the precision of `real`."""
     return np.exp(2j * np.pi * turns).astype(np.result_type(real, np.complex64))

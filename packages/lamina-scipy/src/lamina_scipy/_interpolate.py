@@ -12,14 +12,14 @@ from lamina_numpy.extend import ignore_strict_promotion, to_inexact
 from lamina_tracing import Array, ArrayLike, jit
 from lamina_tracing.extend import closes_over_tracers, typeof
 
-from ._util import named_method_errors
+from ._util import name_method_errors
 
 __all__ = ["RegularGridInterpolator"]
 
 _METHODS = ("linear", "nearest")
 
 
-@named_method_errors
+@name_method_errors
 class RegularGridInterpolator:
     """Values on a grid, interpolated between its points.
 
@@ -91,11 +91,11 @@ class RegularGridInterpolator:
         if not t.shape or t.shape[-1] != d:
             raise ShapeError(f"RegularGridInterpolator: expected xi [..., {d}], a coordinate for each axis; got {t.str_long()}")
         fill = self.fill_value
-        return _at(self.grid, self.values, xi, np.nan if fill is None else fill, method, fill is None)
+        return _interpolate(self.grid, self.values, xi, np.nan if fill is None else fill, method, fill is None)
 
 
 @ignore_strict_promotion
-def _at_plain(grid: Any, values: Any, xi: Any, fill: Any, method: str, beyond: bool) -> Any:
+def _interpolate_core(grid: Any, values: Any, xi: Any, fill: Any, method: str, beyond: bool) -> Any:
     cells, outside = [], lnp.zeros(typeof(xi).shape[:-1], bool)
     for i, points in enumerate(grid):
         x = xi[..., i]
@@ -119,4 +119,4 @@ def _at_plain(grid: Any, values: Any, xi: Any, fill: Any, method: str, beyond: b
     return lnp.where(lnp.isnan(xi).any(-1)[wide], np.nan, total)
 
 
-_at = jit(_at_plain, static_argnames=("method", "beyond"), inline=True)
+_interpolate = jit(_interpolate_core, static_argnames=("method", "beyond"), inline=True)

@@ -49,7 +49,7 @@ def cg(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, 
     >>> x, int(info)
     (Array([1., 2.], dtype=float32), 0)
     """
-    return _solved("cg", _cg, A, b, x0, tol, atol, maxiter, M)
+    return _solve("cg", _cg, A, b, x0, tol, atol, maxiter, M)
 
 
 @fill_docstring(_SOLVER)
@@ -73,7 +73,7 @@ def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float =
     >>> x.round(3), int(info)
     (Array([1., 1.], dtype=float32), 0)
     """
-    return _solved("bicgstab", _bicgstab, A, b, x0, tol, atol, maxiter, M)
+    return _solve("bicgstab", _bicgstab, A, b, x0, tol, atol, maxiter, M)
 
 
 @fill_docstring(_SOLVER)
@@ -107,22 +107,22 @@ def gmres(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.
 
     def method(a: Any, m: Any, b: Any, x: Any, limit: Any, most: int) -> Any:
         return _gmres(a, m, b, x, limit, most, min(restart, typeof(b).shape[0]))
-    return _solved("gmres", method, A, b, x0, tol, atol, maxiter, M)
+    return _solve("gmres", method, A, b, x0, tol, atol, maxiter, M)
 
 
-def _like(call: str, argument: str, x: Any, b: Any) -> None:
+def _check_like(call: str, argument: str, x: Any, b: Any) -> None:
     """ShapeError unless `x` is a tree like `b`."""
     same = trees.tree_structure(x) == trees.tree_structure(b)
     if not same or any(p.shape != typeof(q).shape for p, q in zip(trees.tree_leaves(x), trees.tree_leaves(b))):
-        def shown(tree: Any) -> str:
+        def describe(tree: Any) -> str:
             return str(trees.tree_map(lambda leaf: tuple(leaf.shape), tree))
-        raise ShapeError(f"{call}: {argument} must be a tree like b; got shapes {shown(x)}, expected {shown(b)}")
+        raise ShapeError(f"{call}: {argument} must be a tree like b; got shapes {describe(x)}, expected {describe(b)}")
 
 
-def _operator(call: str, name: str, given: Any, b: Any) -> Callable[[Any], Any]:
+def _make_operator(call: str, name: str, given: Any, b: Any) -> Callable[[Any], Any]:
     """A linear function on trees like `b`, checked."""
     if callable(given):
-        _like(call, f"what {name} gives", eval_shape(given, b), b)
+        _check_like(call, f"what {name} gives", eval_shape(given, b), b)
         return given
     t = typeof(to_inexact(call, given))
     n = typeof(b).shape if not isinstance(b, (tuple, list, dict)) and trees.tree_leaves(b) else ()
@@ -132,51 +132,52 @@ def _operator(call: str, name: str, given: Any, b: Any) -> Callable[[Any], Any]:
     return lambda x: lnp.matmul(given, x)
 
 
-def _solved(call: str, method: Any, A: Any, b: Any, x0: Any, tol: Any, atol: Any, maxiter: int | None, M: Any) -> Any:
+def _solve(call: str, method: Any, A: Any, b: Any, x0: Any, tol: Any, atol: Any, maxiter: int | None, M: Any) -> Any:
     b = trees.tree_map(lambda leaf: lnp.asarray(to_inexact(call, leaf)), b)
-    apply = _operator(call, "A", A, b)
+    apply = _make_operator(call, "A", A, b)
     b = trees.tree_map(lambda leaf, made: lnp.astype(leaf, np.result_type(typeof(leaf).dtype, made.dtype)), b,
                         eval_shape(apply, b))  # a complex matrix has complex solutions
-    refine = _operator(call, "M", M, b) if M is not None else lambda x: x
+    refine = _make_operator(call, "M", M, b) if M is not None else lambda x: x
     if x0 is not None:
         x0 = trees.tree_map(lambda leaf: lnp.asarray(to_inexact(call, leaf)), x0)
-        _like(call, "x0", x0, b)
-    right, whole = ravel_pytree(b)
+        _check_like(call, "x0", x0, b)
+    right, unravel = ravel_pytree(b)
     n, d = typeof(right).shape[0], typeof(right).dtype
     start = lnp.zeros_like(right) if x0 is None else lnp.astype(lax.stop_gradient(ravel_pytree(x0)[0]), d)
     most = 10 * n if maxiter is None else int(maxiter)
 
-    def flat(f: Any) -> Any:
-        return lambda v: lnp.astype(ravel_pytree(f(whole(v)))[0], d)
+    def flatten(f: Any) -> Any:
+        return lambda v: lnp.astype(ravel_pytree(f(unravel(v)))[0], d)
 
-    def solver(refine: Any) -> Any:
+    def make_solver(refine: Any) -> Any:
         def solve(a: Any, c: Any) -> Any:
-            limit = lnp.maximum(tol * _length(c), atol)
+            limit = lnp.maximum(tol * _norm(c), atol)
             return method(a, refine, c, start, limit, most)
         return solve
 
-    turned = flat(refine)
-    back = (lambda v: v) if M is None else lambda v: linear_transpose(turned, v)(v)[0]
-    x, info = custom_linear_solve(flat(apply), right, solver(turned), solver(back), has_aux=True)
-    return whole(x), info
+    precondition = flatten(refine)
+    precondition_transposed = (lambda v: v) if M is None else lambda v: linear_transpose(precondition, v)(v)[0]
+    x, info = custom_linear_solve(flatten(apply), right, make_solver(precondition),
+                                  make_solver(precondition_transposed), has_aux=True)
+    return unravel(x), info
 
 
-def _length(x: Any) -> Any:
+def _norm(x: Any) -> Any:
     return lnp.sqrt(lnp.sum(lnp.real(lnp.conj(x) * x)))
 
 
-def _info(r: Any, limit: Any, steps: Any) -> Any:
+def _make_info(r: Any, limit: Any, steps: Any) -> Any:
     """Return 0 if the residual is within the limit, else the number of steps."""
-    return lnp.where(_length(r) <= limit, 0, lnp.maximum(steps, 1)).astype(np.int32)
+    return lnp.where(_norm(r) <= limit, 0, lnp.maximum(steps, 1)).astype(np.int32)
 
 
 def _cg(a: Any, m: Any, b: Any, x: Any, limit: Any, most: int) -> Any:
     r = b - a(x)
     z = m(r)
 
-    def go(state: Any) -> Any:
+    def is_running(state: Any) -> Any:
         _, r, _, rz, k = state
-        return (_length(r) > limit) & (k < most) & (rz != 0)
+        return (_norm(r) > limit) & (k < most) & (rz != 0)
 
     def step(state: Any) -> Any:
         x, r, p, rz, k = state
@@ -187,8 +188,8 @@ def _cg(a: Any, m: Any, b: Any, x: Any, limit: Any, most: int) -> Any:
         new = lnp.vdot(r, z)
         return x, r, z + new / rz * p, new, k + 1
 
-    x, r, _, _, k = lax.while_loop(go, step, (x, r, z, lnp.vdot(r, z), np.int32(0)))
-    return x, _info(r, limit, k)
+    x, r, _, _, k = lax.while_loop(is_running, step, (x, r, z, lnp.vdot(r, z), np.int32(0)))
+    return x, _make_info(r, limit, k)
 
 
 def _bicgstab(a: Any, m: Any, b: Any, x: Any, limit: Any, most: int) -> Any:
@@ -196,9 +197,9 @@ def _bicgstab(a: Any, m: Any, b: Any, x: Any, limit: Any, most: int) -> Any:
     shadow = r
     one, zero = lnp.ones((), typeof(b).dtype), lnp.zeros_like(b)
 
-    def go(state: Any) -> Any:
+    def is_running(state: Any) -> Any:
         _, r, _, _, _, sound, k = state
-        return (_length(r) > limit) & (k < most) & sound
+        return (_norm(r) > limit) & (k < most) & sound
 
     def step(state: Any) -> Any:
         x, r, p, rho, v, _, k = state
@@ -214,7 +215,7 @@ def _bicgstab(a: Any, m: Any, b: Any, x: Any, limit: Any, most: int) -> Any:
         size = lnp.vdot(t, t)
         omega = lnp.where(size == 0, 0, lnp.vdot(t, s) / lnp.where(size == 0, 1, size))
         sound = (new != 0) & (down != 0)
-        ended = _length(s) <= limit
+        ended = _norm(s) <= limit
         omega = lnp.where(ended, 0, omega)
         x2 = x + alpha * over + omega * smooth
         r2 = s - omega * t
@@ -223,8 +224,8 @@ def _bicgstab(a: Any, m: Any, b: Any, x: Any, limit: Any, most: int) -> Any:
         factor = lnp.where(omega == 0, 1, omega)
         return x, r, p, new * factor / lnp.where(alpha == 0, 1, alpha), v, sound & ((omega != 0) | ended), k + 1
 
-    x, r, *_, k = lax.while_loop(go, step, (x, r, zero, one, zero, np.bool_(True), np.int32(0)))
-    return x, _info(r, limit, k)
+    x, r, *_, k = lax.while_loop(is_running, step, (x, r, zero, one, zero, np.bool_(True), np.int32(0)))
+    return x, _make_info(r, limit, k)
 
 
 def _gmres(a: Any, m: Any, b: Any, x: Any, limit: Any, most: int, size: int) -> Any:
@@ -234,19 +235,19 @@ def _gmres(a: Any, m: Any, b: Any, x: Any, limit: Any, most: int, size: int) -> 
     def grow(j: Any, state: Any) -> Any:
         q, h = state
         w = a(m(q[j]))
-        before = _length(w)
+        before = _norm(w)
         column: Any = 0
         for _ in range(2):  # twice is enough
             along = lnp.matmul(lnp.conj(q), w)
             w = w - lnp.matmul(along, q)
             column = column + along
-        after = _length(w)
+        after = _norm(w)
         new = after > 10 * eps * before
         w = lnp.where(new, w / lnp.where(new, after, 1), 0)
         column = column + lnp.where(lnp.arange(size + 1) == j + 1, lnp.where(new, after, 0), 0)
         return lax.dynamic_update_slice(q, w[None], (j + 1, 0)), lax.dynamic_update_slice(h, column[:, None], (0, j))
 
-    def go(state: Any) -> Any:
+    def is_running(state: Any) -> Any:
         _, _, length, better, k = state
         return (length > limit) & (k < most) & better
 
@@ -258,9 +259,10 @@ def _gmres(a: Any, m: Any, b: Any, x: Any, limit: Any, most: int, size: int) -> 
         y = lnp.linalg.lstsq(h, wanted)[0]
         x2 = x + m(lnp.matmul(y, q[:size]))
         r2 = b - a(x2)
-        shorter = _length(r2) < length
-        return (lnp.where(shorter, x2, x), lnp.where(shorter, r2, r), lnp.where(shorter, _length(r2), length), shorter, k + 1)
+        shorter = _norm(r2) < length
+        return (lnp.where(shorter, x2, x), lnp.where(shorter, r2, r), lnp.where(shorter, _norm(r2), length), shorter,
+                k + 1)
 
     r = b - a(x)
-    x, r, _, _, k = lax.while_loop(go, cycle, (x, r, _length(r), np.bool_(True), np.int32(0)))
-    return x, _info(r, limit, k)
+    x, r, _, _, k = lax.while_loop(is_running, cycle, (x, r, _norm(r), np.bool_(True), np.int32(0)))
+    return x, _make_info(r, limit, k)

@@ -52,11 +52,11 @@ def map_coordinates(input: ArrayLike, coordinates: Sequence[ArrayLike], order: i
     if not np.iterable(coordinates):
         raise TypeError(f"map_coordinates: coordinates are a sequence of arrays, one per axis; got {coordinates!r:.80}")
     places = [lnp.asarray(c) if isinstance(c, (list, tuple)) else c for c in coordinates]
-    return _mapped(input, places, cval, int(order), mode)
+    return _map_compiled(input, places, cval, int(order), mode)
 
 
 @ignore_strict_promotion
-def _mapped_plain(input: Any, places: list[Any], cval: Any, order: int, mode: str) -> Any:
+def _map_core(input: Any, places: list[Any], cval: Any, order: int, mode: str) -> Any:
     call = "map_coordinates"
     to_inexact(call, input)
     t = typeof(input)
@@ -67,7 +67,7 @@ def _mapped_plain(input: Any, places: list[Any], cval: Any, order: int, mode: st
     places = lnp.broadcast_arrays(*[to_inexact(call, c) for c in places])
     if any(dtypes.is_complex(typeof(c).dtype) for c in places):
         raise DTypeError(f"{call}: expected real coordinates")
-    around = [_neighbours(c, size, order, mode) for c, size in zip(places, t.shape)]
+    around = [_find_neighbours(c, size, order, mode) for c, size in zip(places, t.shape)]
     exact = dtypes.inexact_dtype_for(t.dtype)
     outside = lnp.asarray(cval, t.dtype)
     total: Any = 0
@@ -85,10 +85,10 @@ def _mapped_plain(input: Any, places: list[Any], cval: Any, order: int, mode: st
     return lnp.astype(total, t.dtype)
 
 
-_mapped = jit(_mapped_plain, static_argnames=("order", "mode"), inline=True)
+_map_compiled = jit(_map_core, static_argnames=("order", "mode"), inline=True)
 
 
-def _neighbours(c: Any, size: int, order: int, mode: str) -> list[Any]:
+def _find_neighbours(c: Any, size: int, order: int, mode: str) -> list[Any]:
     """(index, whether it is inside, weight) of each element around a position along one axis."""
     if order == 0:
         below = lax.round(c)
@@ -100,11 +100,11 @@ def _neighbours(c: Any, size: int, order: int, mode: str) -> list[Any]:
     out = []
     for place, weight in found:
         inside = (place >= 0) & (place < size) if mode == "constant" else None
-        out.append((_folded(place, size, mode), inside, weight))
+        out.append((_fold_index(place, size, mode), inside, weight))
     return out
 
 
-def _folded(place: Any, size: int, mode: str) -> Any:
+def _fold_index(place: Any, size: int, mode: str) -> Any:
     """Whole numbers, as positions within `0, ..., size - 1`; folded as floats, which no far place overflows."""
     if mode == "wrap":
         place = lnp.mod(place, size)

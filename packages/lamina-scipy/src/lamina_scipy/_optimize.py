@@ -89,7 +89,7 @@ def minimize(fun: Callable[..., Any], x0: ArrayLike, args: tuple[Any, ...] = (),
     if dtypes.is_complex(t.dtype):
         raise TypeError(f"minimize: x0 holds real numbers; got {t.str_long()}")
 
-    def both(x: Any) -> Any:
+    def evaluate(x: Any) -> Any:
         def value(x: Any) -> Any:
             y = fun(x, *args)
             if typeof(y).shape != ():
@@ -97,7 +97,7 @@ def minimize(fun: Callable[..., Any], x0: ArrayLike, args: tuple[Any, ...] = (),
             return lnp.astype(y, t.dtype)
         return value_and_grad(value)(x)
 
-    return _bfgs(both, x, **{**_OPTIONS, **given})
+    return _bfgs(evaluate, x, **{**_OPTIONS, **given})
 
 
 class _State(NamedTuple):
@@ -110,13 +110,13 @@ class _State(NamedTuple):
     status: Any  # -1 while it goes on
 
 
-def _bfgs(both: Any, x: Any, maxiter: Any, gtol: Any, norm: Any, line_search_maxiter: int) -> OptimizeResults:
+def _bfgs(evaluate: Any, x: Any, maxiter: Any, gtol: Any, norm: Any, line_search_maxiter: int) -> OptimizeResults:
     n, d = typeof(x).shape[0], typeof(x).dtype
     most = 200 * n if maxiter is None else maxiter
-    f, g = both(x)
+    f, g = evaluate(x)
     one = lnp.eye(n, dtype=d)
 
-    def status_of(f: Any, g: Any) -> Any:
+    def compute_status(f: Any, g: Any) -> Any:
         small = lnp.linalg.norm(g, norm) <= gtol if n else np.bool_(True)
         finite = lnp.isfinite(f) & lnp.isfinite(g).all()
         return lnp.where(finite, lnp.where(small, 0, -1), 3).astype(np.int32)
@@ -127,7 +127,7 @@ def _bfgs(both: Any, x: Any, maxiter: Any, gtol: Any, norm: Any, line_search_max
         h = lnp.where(uphill, one, s.h)
         p = lnp.where(uphill, -s.g, p)
         first = lnp.where(s.k == 0, lnp.minimum(1, 1 / lnp.maximum(lnp.linalg.norm(s.g), _tiny(d))), 1)
-        a, f, g, found, tried = _along(both, s.x, s.f, s.g, p, first, line_search_maxiter)
+        a, f, g, found, tried = _search_line(evaluate, s.x, s.f, s.g, p, first, line_search_maxiter)
         moved, y = a * p, g - s.g
         curve = lnp.vdot(y, moved)
         good = found & (curve > 0)
@@ -136,13 +136,13 @@ def _bfgs(both: Any, x: Any, maxiter: Any, gtol: Any, norm: Any, line_search_max
         h = lnp.where(good, scale * h, h)
         left = one - rho * lnp.outer(moved, y)
         h = lnp.where(good, lnp.matmul(lnp.matmul(left, h), left.T) + rho * lnp.outer(moved, moved), h)
-        status = lnp.where(found, status_of(f, g), 2).astype(np.int32)
+        status = lnp.where(found, compute_status(f, g), 2).astype(np.int32)
         return _State(lnp.where(found, s.x + moved, s.x), lnp.where(found, f, s.f), lnp.where(found, g, s.g), h,
                       s.k + 1, s.evaluations + tried, status)
 
     zero = np.int32(0)
     end = lax.while_loop(lambda s: (s.status < 0) & (s.k < most), step,
-                          _State(x, f, g, one, zero, np.int32(1), status_of(f, g)))
+                          _State(x, f, g, one, zero, np.int32(1), compute_status(f, g)))
     status = lnp.where(end.status < 0, 1, end.status).astype(np.int32)
     return OptimizeResults(end.x, status == 0, status, end.f, end.g, end.h, end.evaluations, end.evaluations, end.k)
 
@@ -163,7 +163,7 @@ class _Line(NamedTuple):
     k: Any
 
 
-def _along(both: Any, x: Any, f0: Any, g0: Any, p: Any, a: Any, most: int) -> Any:
+def _search_line(evaluate: Any, x: Any, f0: Any, g0: Any, p: Any, a: Any, most: int) -> Any:
     """A step along p with enough descent and a derivative that is small enough: both Wolfe conditions, or the first.
 
     Returns:
@@ -172,12 +172,12 @@ def _along(both: Any, x: Any, f0: Any, g0: Any, p: Any, a: Any, most: int) -> An
     d = typeof(x).dtype
     s0 = lnp.vdot(g0, p)
 
-    def go(line: _Line) -> Any:
+    def is_running(line: _Line) -> Any:
         return ~line.done & (line.k < most)
 
     def try_next(line: _Line) -> _Line:
         a = line.a
-        f, g = both(x + a * p)
+        f, g = evaluate(x + a * p)
         s = lnp.vdot(g, p)
         enough = (f <= f0 + 1e-4 * a * s0) & (f < line.f_low) & lnp.isfinite(g).all()  # NaN is not enough
         done = enough & (lnp.abs(s) <= -0.9 * s0)
@@ -198,6 +198,7 @@ def _along(both: Any, x: Any, f0: Any, g0: Any, p: Any, a: Any, most: int) -> An
         return _Line(next_a.astype(d), low, f_low, lnp.where(enough, g, line.g_low), s_low, high, bracketed, done, line.k + 1)
 
     zero = lnp.zeros((), d)
-    line = lax.while_loop(go, try_next, _Line(lnp.asarray(a, d), zero, f0, g0, s0, zero, np.bool_(False), np.bool_(False),
+    line = lax.while_loop(is_running, try_next,
+                          _Line(lnp.asarray(a, d), zero, f0, g0, s0, zero, np.bool_(False), np.bool_(False),
                                                np.int32(0)))
     return line.low, line.f_low, line.g_low, line.low > 0, line.k

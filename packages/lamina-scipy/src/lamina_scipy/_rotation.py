@@ -14,14 +14,14 @@ from lamina_random import normal
 from lamina_tracing import Array, ArrayLike, jit
 from lamina_tracing.extend import closes_over_tracers, typeof
 
-from ._util import named_method_errors
+from ._util import name_method_errors
 
 __all__ = ["Rotation", "Slerp"]
 
-_compiled = partial(jit, inline=True)
+_jit = partial(jit, inline=True)
 
 
-def _vectors(call: str, argument: str, x: Any, last: tuple[int, ...], rank: int) -> Any:
+def _check_vectors(call: str, argument: str, x: Any, last: tuple[int, ...], rank: int) -> Any:
     """Float arrays of one (`rank` axes) or a list of what has the shape `last`."""
     x = lnp.asarray(to_inexact(call, lnp.asarray(x) if isinstance(x, (list, tuple)) else x))
     t = typeof(x)
@@ -31,7 +31,7 @@ def _vectors(call: str, argument: str, x: Any, last: tuple[int, ...], rank: int)
     return x
 
 
-@named_method_errors
+@name_method_errors
 class Rotation:
     """Rotations of space: one, or a list of n.
 
@@ -52,10 +52,10 @@ class Rotation:
     quat: Any
 
     def __init__(self, quat: ArrayLike) -> None:
-        self.quat = _vectors("Rotation", "quat", quat, (4,), 1)
+        self.quat = _check_vectors("Rotation", "quat", quat, (4,), 1)
 
     @classmethod
-    def _of(cls, quat: Any) -> Rotation:
+    def _wrap(cls, quat: Any) -> Rotation:
         made = object.__new__(cls)
         made.quat = quat
         return made
@@ -63,23 +63,23 @@ class Rotation:
     @classmethod
     def from_quat(cls, quat: ArrayLike) -> Rotation:
         """Rotations by quaternions `[4]` or `[n, 4]`, in the order x, y, z, w, of any length but 0."""
-        return cls._of(_unit(_vectors("Rotation.from_quat", "quat", quat, (4,), 1)))
+        return cls._wrap(_normalize(_check_vectors("Rotation.from_quat", "quat", quat, (4,), 1)))
 
     @classmethod
     def from_matrix(cls, matrix: ArrayLike) -> Rotation:
         """Rotations by orthogonal matrices `[3, 3]` or `[n, 3, 3]` of determinant 1."""
-        return cls._of(_from_matrix(_vectors("Rotation.from_matrix", "matrix", matrix, (3, 3), 2)))
+        return cls._wrap(_from_matrix(_check_vectors("Rotation.from_matrix", "matrix", matrix, (3, 3), 2)))
 
     @classmethod
     def from_rotvec(cls, rotvec: ArrayLike, degrees: bool = False) -> Rotation:
         """Rotations about vectors `[3]` or `[n, 3]` by their lengths, in radians or degrees."""
-        v = _vectors("Rotation.from_rotvec", "rotvec", rotvec, (3,), 1)
-        return cls._of(_from_rotvec(lnp.radians(v) if degrees else v))
+        v = _check_vectors("Rotation.from_rotvec", "rotvec", rotvec, (3,), 1)
+        return cls._wrap(_from_rotvec(lnp.radians(v) if degrees else v))
 
     @classmethod
     def from_mrp(cls, mrp: ArrayLike) -> Rotation:
         """Rotations by modified Rodrigues parameters `[3]` or `[n, 3]`: axes times the tangent of a quarter of the angle."""
-        return cls._of(_from_mrp(_vectors("Rotation.from_mrp", "mrp", mrp, (3,), 1)))
+        return cls._wrap(_from_mrp(_check_vectors("Rotation.from_mrp", "mrp", mrp, (3,), 1)))
 
     @classmethod
     def from_euler(cls, seq: str, angles: ArrayLike, degrees: bool = False) -> Rotation:
@@ -90,7 +90,7 @@ class Rotation:
           angles: radians or degrees: for one letter a number or `[n]`, else `[m]` or `[n, m]` for m letters.
           degrees: whether they are degrees.
         """
-        axes, moving = _axes_of("Rotation.from_euler", seq, 1)
+        axes, intrinsic = _parse_axes("Rotation.from_euler", seq, 1)
         a = lnp.asarray(to_inexact("Rotation.from_euler", lnp.asarray(angles)))
         shape, m = typeof(a).shape, len(seq)
         if m == 1 and (shape == () or len(shape) == 1):
@@ -98,18 +98,18 @@ class Rotation:
         elif not (len(shape) in (1, 2) and shape[-1] == m):
             raise ShapeError(f"Rotation.from_euler: expected angles [{m}] or [n, {m}] for seq={seq!r}; "
                              f"got {typeof(a).str_long()}")
-        return cls._of(_from_euler(lnp.radians(a) if degrees else a, axes, moving))
+        return cls._wrap(_from_euler(lnp.radians(a) if degrees else a, axes, intrinsic))
 
     @classmethod
     def identity(cls, num: int | None = None, dtype: Any = float) -> Rotation:
         """No rotation, or a list of `num` of them."""
         q = lnp.asarray([0, 0, 0, 1], dtype)
-        return cls._of(q if num is None else lnp.tile(q, (num, 1)))
+        return cls._wrap(q if num is None else lnp.tile(q, (num, 1)))
 
     @classmethod
     def random(cls, random_key: Any, num: int | None = None) -> Rotation:
         """A rotation, or a list of `num`, all equally likely."""
-        return cls._of(_unit(normal(random_key, (4,) if num is None else (num, 4))))
+        return cls._wrap(_normalize(normal(random_key, (4,) if num is None else (num, 4))))
 
     @classmethod
     def concatenate(cls, rotations: Sequence[Rotation]) -> Rotation:
@@ -117,7 +117,7 @@ class Rotation:
         for r in rotations:
             if not isinstance(r, Rotation):
                 raise TypeError(f"Rotation.concatenate: rotations are Rotations; got {type(r).__name__}")
-        return cls._of(lnp.concatenate([lnp.atleast_2d(r.quat) for r in rotations]))
+        return cls._wrap(lnp.concatenate([lnp.atleast_2d(r.quat) for r in rotations]))
 
     @property
     def single(self) -> bool:
@@ -131,21 +131,21 @@ class Rotation:
           canonical: of both that mean the same rotation that with w not below 0.
           scalar_first: in the order w, x, y, z.
         """
-        q = _upper(self.quat) if canonical else self.quat
+        q = _make_canonical(self.quat) if canonical else self.quat
         return lnp.roll(q, 1, -1) if scalar_first else q
 
     def as_matrix(self) -> Array:
         """Orthogonal matrices `[3, 3]` or `[n, 3, 3]`."""
-        return _matrix(self.quat)
+        return _to_matrix(self.quat)
 
     def as_rotvec(self, degrees: bool = False) -> Array:
         """Axes `[3]` or `[n, 3]` as long as the angle, at most pi, in radians or degrees."""
-        v = _rotvec(self.quat)
+        v = _to_rotvec(self.quat)
         return lnp.degrees(v) if degrees else v
 
     def as_mrp(self) -> Array:
         """Modified Rodrigues parameters `[3]` or `[n, 3]`, of length 1 at most."""
-        return _mrp(self.quat)
+        return _to_mrp(self.quat)
 
     def as_euler(self, seq: str, degrees: bool = False) -> Array:
         """Angles `[3]` or `[n, 3]` about three axes, one after the other.
@@ -157,14 +157,14 @@ class Rotation:
           the first and
             the third axis are the same, else within `[-pi/2, pi/2]`; at its ends the third angle is 0.
         """
-        axes, moving = _axes_of("Rotation.as_euler", seq, 3)
-        a = _euler(self.quat, axes, moving)
+        axes, intrinsic = _parse_axes("Rotation.as_euler", seq, 3)
+        a = _to_euler(self.quat, axes, intrinsic)
         return lnp.degrees(a) if degrees else a
 
     def apply(self, vectors: ArrayLike, inverse: bool = False) -> Array:
         """Vectors `[3]` or `[n, 3]` turned by this rotation, or each by its own; `inverse` turns them back."""
-        v = _vectors("Rotation.apply", "vectors", vectors, (3,), 1)
-        m = _matrix(self.quat)
+        v = _check_vectors("Rotation.apply", "vectors", vectors, (3,), 1)
+        m = _to_matrix(self.quat)
         if len({n for n in (typeof(m).shape[:-2], typeof(v).shape[:-1]) if n not in ((), (1,))}) > 1:
             raise ShapeError("Rotation.apply: expected as many vectors as rotations, or one of either; got "
                              f"{typeof(v).str_long()} for {len(self)} rotations")
@@ -172,11 +172,11 @@ class Rotation:
 
     def inv(self) -> Rotation:
         """The rotation back."""
-        return self._of(_conjugate(self.quat))
+        return self._wrap(_conjugate(self.quat))
 
     def magnitude(self) -> Array:
         """The angle, from 0 to pi radians; of a list `[n]`."""
-        return _angle(self.quat)
+        return _compute_angle(self.quat)
 
     def mean(self, weights: ArrayLike | None = None) -> Rotation:
         """The rotation to which the sum of squared chords is least: Markley and others, "Averaging quaternions" (2007).
@@ -189,7 +189,7 @@ class Rotation:
         w = lnp.ones(n, typeof(q).dtype) if weights is None else lnp.asarray(to_inexact("Rotation.mean", lnp.asarray(weights)))
         if typeof(w).shape != (n,):
             raise ShapeError(f"Rotation.mean: expected weights [{n}], one for each rotation; got {typeof(w).str_long()}")
-        return self._of(_mean(q, w))
+        return self._wrap(_compute_mean(q, w))
 
     def __mul__(self, other: Rotation) -> Rotation:
         """First `other`, then this one."""
@@ -198,12 +198,12 @@ class Rotation:
         s, t = typeof(self.quat).shape[:-1], typeof(other.quat).shape[:-1]
         if len({n for n in (s, t) if n not in ((), (1,))}) > 1:
             raise ShapeError(f"Rotation: expected lists of one length, or one rotation; got {s[0]} times {t[0]}")
-        return self._of(_product(self.quat, other.quat))
+        return self._wrap(_multiply(self.quat, other.quat))
 
     def __getitem__(self, indexer: Any) -> Rotation:
         if self.single:
             raise TypeError("Rotation: this is one rotation, which has no parts; lists have")
-        return self._of(self.quat[indexer])
+        return self._wrap(self.quat[indexer])
 
     def __len__(self) -> int:
         if self.single:
@@ -218,7 +218,7 @@ class Rotation:
         return f"Rotation(quat={self.quat!r})"
 
 
-@named_method_errors
+@name_method_errors
 class Slerp:
     """What turns evenly from one rotation to the next; `Slerp.init(times, rotations)` makes it.
 
@@ -265,15 +265,15 @@ class Slerp:
         t = lnp.asarray(to_inexact("Slerp", lnp.asarray(times)))
         if len(typeof(t).shape) > 1:
             raise ShapeError(f"Slerp: expected times, a number or [k]; got {typeof(t).str_long()}")
-        return Rotation._of(_between(self.times, self.timedelta, self.rotations.quat, self.rotvecs, t))
+        return Rotation._wrap(_interpolate(self.times, self.timedelta, self.rotations.quat, self.rotvecs, t))
 
 
-trees.register_pytree_node(Rotation, lambda r: ((r.quat,), None), lambda _, parts: Rotation._of(parts[0]))
+trees.register_pytree_node(Rotation, lambda r: ((r.quat,), None), lambda _, parts: Rotation._wrap(parts[0]))
 trees.register_pytree_node(Slerp, lambda s: ((s.times, s.timedelta, s.rotations, s.rotvecs), None),
                            lambda _, parts: Slerp(*parts))
 
 
-def _axes_of(call: str, seq: str, least: int) -> tuple[tuple[int, ...], bool]:
+def _parse_axes(call: str, seq: str, least: int) -> tuple[tuple[int, ...], bool]:
     """The axes of a sequence, 0 to 2, and whether they rotate with the object."""
     if not isinstance(seq, str) or not least <= len(seq) <= 3 or set(seq) - set("xyz") and set(seq) - set("XYZ"):
         count = "three" if least == 3 else "one to three"
@@ -288,30 +288,30 @@ def _norm2(v: Any) -> Any:
     return lnp.sum(lnp.square(v), -1, keepdims=True)
 
 
-@_compiled
-def _unit(q: Any) -> Any:
+@_jit
+def _normalize(q: Any) -> Any:
     return q / lnp.sqrt(_norm2(q))
 
 
-@_compiled
-def _upper(q: Any) -> Any:
+@_jit
+def _make_canonical(q: Any) -> Any:
     return lnp.where(q[..., 3:] < 0, -q, q)
 
 
-@_compiled
+@_jit
 def _conjugate(q: Any) -> Any:
     return q * np.array([-1, -1, -1, 1], typeof(q).dtype)
 
 
-@_compiled
-def _product(p: Any, q: Any) -> Any:
+@_jit
+def _multiply(p: Any, q: Any) -> Any:
     u, v, a, b = p[..., :3], q[..., :3], p[..., 3:], q[..., 3:]
     axis = a * v + b * u + lnp.cross(u, v)
     return lnp.concatenate([axis, a * b - lnp.sum(u * v, -1, keepdims=True)], -1)
 
 
-@_compiled
-def _matrix(q: Any) -> Any:
+@_jit
+def _to_matrix(q: Any) -> Any:
     x, y, z, w = (q[..., i] for i in range(4))
     rows = [[1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
             [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
@@ -319,7 +319,7 @@ def _matrix(q: Any) -> Any:
     return lnp.stack([lnp.stack(row, -1) for row in rows], -2)
 
 
-@_compiled
+@_jit
 def _from_matrix(m: Any) -> Any:
     """Four ways to the same quaternion, of which that with the largest divisor is taken: Shepperd (1978)."""
     total = m[..., 0, 0] + m[..., 1, 1] + m[..., 2, 2]
@@ -335,7 +335,7 @@ def _from_matrix(m: Any) -> Any:
     return chosen / lnp.sqrt(_norm2(chosen))
 
 
-@_compiled
+@_jit
 def _from_rotvec(v: Any) -> Any:
     square = _norm2(v)
     small = square < 1e-3  # there by series, which has a derivative at 0
@@ -345,8 +345,8 @@ def _from_rotvec(v: Any) -> Any:
     return lnp.concatenate([v * scale, last], -1)
 
 
-@_compiled
-def _rotvec(q: Any) -> Any:
+@_jit
+def _to_rotvec(q: Any) -> Any:
     q = lnp.where(q[..., 3:] < 0, -q, q)
     square = _norm2(q[..., :3])
     small = square < 1e-4
@@ -355,37 +355,37 @@ def _rotvec(q: Any) -> Any:
     return q[..., :3] * lnp.where(small, series, 2 * lnp.arctan2(sine, q[..., 3:]) / sine)
 
 
-@_compiled
-def _angle(q: Any) -> Any:
+@_jit
+def _compute_angle(q: Any) -> Any:
     return 2 * lnp.arctan2(lnp.sqrt(_norm2(q[..., :3]))[..., 0], lnp.abs(q[..., 3]))
 
 
-@_compiled
+@_jit
 def _from_mrp(p: Any) -> Any:
     square = _norm2(p)
     return lnp.concatenate([2 * p, 1 - square], -1) / (1 + square)
 
 
-@_compiled
-def _mrp(q: Any) -> Any:
+@_jit
+def _to_mrp(q: Any) -> Any:
     q = lnp.where(q[..., 3:] < 0, -q, q)
     return q[..., :3] / (1 + q[..., 3:])
 
 
-@partial(jit, inline=True, static_argnames=("axes", "moving"))
-def _from_euler(angles: Any, axes: Any, moving: Any) -> Any:
+@partial(jit, inline=True, static_argnames=("axes", "intrinsic"))
+def _from_euler(angles: Any, axes: Any, intrinsic: Any) -> Any:
     total = None
     for i, axis in enumerate(axes):
         half = angles[..., i:i + 1] / 2
         part = lnp.concatenate([lnp.sin(half) if n == axis else lnp.zeros_like(half) for n in range(3)] + [lnp.cos(half)], -1)
-        total = part if total is None else _product(total, part) if moving else _product(part, total)
+        total = part if total is None else _multiply(total, part) if intrinsic else _multiply(part, total)
     return total
 
 
-@partial(jit, inline=True, static_argnames=("axes", "moving"))
-def _euler(q: Any, axes: Any, moving: Any) -> Any:
+@partial(jit, inline=True, static_argnames=("axes", "intrinsic"))
+def _to_euler(q: Any, axes: Any, intrinsic: Any) -> Any:
     """Bernardes and Viollet, "Quaternion to Euler angles conversion" (2022); rotating axes are read backwards."""
-    i, j, k = axes[::-1] if moving else axes
+    i, j, k = axes[::-1] if intrinsic else axes
     proper = i == k
     k = 3 - i - j if proper else k
     sign = (i - j) * (j - k) * (k - i) // 2
@@ -397,7 +397,7 @@ def _euler(q: Any, axes: Any, moving: Any) -> Any:
     locked = none | half
     plus, minus = lnp.arctan2(b, lnp.where(half, 1, a)), lnp.arctan2(d, lnp.where(none, 1, c))
     first, third = plus - minus, plus + minus
-    if moving:  # what comes first here is the third of the sequence
+    if intrinsic:  # what comes first here is the third of the sequence
         third = lnp.where(none, 2 * plus, lnp.where(half, 2 * minus, third))
         first = lnp.where(locked, 0, first)
     else:
@@ -406,20 +406,20 @@ def _euler(q: Any, axes: Any, moving: Any) -> Any:
     if not proper:
         second, third = second - np.pi / 2, third * sign
     first, third = (lnp.where(n < -np.pi, n + 2 * np.pi, lnp.where(n > np.pi, n - 2 * np.pi, n)) for n in (first, third))
-    return lnp.stack([third, second, first] if moving else [first, second, third], -1)
+    return lnp.stack([third, second, first] if intrinsic else [first, second, third], -1)
 
 
-@_compiled
+@_jit
 @ignore_strict_promotion
-def _mean(q: Any, w: Any) -> Any:
+def _compute_mean(q: Any, w: Any) -> Any:
     return lnp.linalg.eigh(lnp.matmul(q.T * w, q, precision="highest")).eigenvectors[:, -1]
 
 
-@_compiled
+@_jit
 @ignore_strict_promotion
-def _between(times: Any, gaps: Any, quats: Any, rotvecs: Any, t: Any) -> Any:
+def _interpolate(times: Any, gaps: Any, quats: Any, rotvecs: Any, t: Any) -> Any:
     at = lnp.clip(lnp.searchsorted(times, t, side="right") - 1, 0, typeof(gaps).shape[0] - 1)
     share = (t - times[at]) / gaps[at]
     inside = (t >= times[0]) & (t <= times[-1])
-    q = _product(quats[at], _from_rotvec(rotvecs[at] * share[..., None]))
+    q = _multiply(quats[at], _from_rotvec(rotvecs[at] * share[..., None]))
     return lnp.where(inside[..., None], q, np.nan)

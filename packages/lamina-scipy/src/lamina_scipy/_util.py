@@ -18,8 +18,9 @@ from lamina_numpy.extend import alike, ignore_strict_promotion, public_api, to_i
 from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import rename_errors, typeof
 
-__all__ = ["SPECIAL", "SPECIAL_PAIR", "apart", "by_dtype", "by_forward", "counted", "derivatives", "floats", "horner",
-           "inexact", "named_method_errors", "no_derivative", "real", "real_function", "whole_number", "within"]
+__all__ = ["SPECIAL", "SPECIAL_PAIR", "call_real", "call_with_counts", "check_whole_number", "define_by_forward",
+           "derivatives", "guard", "horner", "make_real_function", "name_method_errors", "pick", "promote_separately",
+           "refuse_derivative", "to_common_inexact", "to_floats"]
 
 SPECIAL = docstring_entries("""
     x: real array of any shape; integers and booleans become float.
@@ -41,7 +42,7 @@ SPECIAL_PAIR = docstring_entries("""
 C = TypeVar("C", bound=type)
 
 
-def inexact(call: str, *xs: Any) -> list[Any]:
+def to_common_inexact(call: str, *xs: Any) -> list[Any]:
     """Convert numbers to one inexact dtype and one shape; integers become float."""
     read = [to_inexact(call, x) for x in xs]  # refuses what is no number
     if not any(dtypes.is_inexact(typeof(x).dtype) for x in xs):
@@ -49,18 +50,18 @@ def inexact(call: str, *xs: Any) -> list[Any]:
     return [lnp.asarray(x) for x in alike(call, [to_inexact(call, x) for x in alike(call, xs)])]
 
 
-def floats(call: str, *xs: Any) -> list[Any]:
-    """Return the result of `inexact`; raise DTypeError for complex numbers."""
+def to_floats(call: str, *xs: Any) -> list[Any]:
+    """Return the result of `to_common_inexact`; raise DTypeError for complex numbers."""
     for x in xs:
         t = typeof(to_inexact(call, x))
         if dtypes.is_complex(t.dtype):
             raise DTypeError(f"{call}: expected real numbers; got {t.str_long()}. Take real, imag or abs first")
-    return inexact(call, *xs)
+    return to_common_inexact(call, *xs)
 
 
-def real(call: str, core: Callable[..., Any], *xs: Any) -> Any:
-    """Call `core` with the arguments converted by `floats`; compute half precision in float32."""
-    args = floats(call, *xs)
+def call_real(call: str, core: Callable[..., Any], *xs: Any) -> Any:
+    """Call `core` with the arguments converted by `to_floats`; compute half precision in float32."""
+    args = to_floats(call, *xs)
     dtype = typeof(args[0]).dtype
     work = work_dtype(dtype)
     core = ignore_strict_promotion(core)
@@ -78,28 +79,28 @@ class RealFunction(Protocol):
     def __call__(self, x: ArrayLike) -> Array: ...
 
 
-def real_function(name: str, core: Callable[..., Any], says: str, derivative: str, source: str, example: str,
-                  returns: str = "Float array of the shape of `x`.") -> RealFunction:
-    """Return the public function that calls `real` with `core`; the other arguments are parts of its docstring."""
+def make_real_function(name: str, core: Callable[..., Any], says: str, derivative: str, source: str, example: str,
+                       returns: str = "Float array of the shape of `x`.") -> RealFunction:
+    """Return the public function that calls `call_real` with `core`; the other arguments are parts of its docstring."""
     def op(x: ArrayLike) -> Array:
-        return real(name, core, x)
+        return call_real(name, core, x)
     doc = (f"{says}\n\nArgs: {{x}}\nReturns:\n  {returns}\nRaises: {{TypeError, DTypeError}}\n\n"
            f"Derivative: {derivative}.\nSource: {source}.\n\n{example}")
     return public_api(name=name, doc=doc, entries=SPECIAL)(op)
 
 
-def apart(call: str, *xs: Any) -> tuple[Any, list[Any]]:
+def promote_separately(call: str, *xs: Any) -> tuple[Any, list[Any]]:
     """Return the result dtype of real numbers, and these in the dtype for the computation. Their shapes are unchanged."""
     for x in xs:
-        floats(call, x)
-    final = typeof(inexact(call, lnp.zeros((), lnp.result_type(*xs)))[0]).dtype
+        to_floats(call, x)
+    final = typeof(to_common_inexact(call, lnp.zeros((), lnp.result_type(*xs)))[0]).dtype
     return final, [lnp.astype(lnp.asarray(x), work_dtype(final)) for x in xs]
 
 
-def counted(call: str, core: Callable[..., Any], *xs: Any) -> Any:
-    """Call `real` with counts among the arguments: integers are converted to the dtype of the float parameters."""
+def call_with_counts(call: str, core: Callable[..., Any], *xs: Any) -> Any:
+    """Call `call_real` with counts among the arguments: integers are converted to the dtype of the float parameters."""
     whole = any(type(x) is int or getattr(getattr(x, "dtype", None), "kind", "") in ("i", "u") for x in xs)
-    return (ignore_strict_promotion(real) if whole else real)(call, core, *xs)
+    return (ignore_strict_promotion(call_real) if whole else call_real)(call, core, *xs)
 
 
 def derivatives(*given: Callable[..., Any], seconds: Mapping[tuple[int, int], Callable[..., Any]] | None = None
@@ -110,7 +111,7 @@ def derivatives(*given: Callable[..., Any], seconds: Mapping[tuple[int, int], Ca
     derivative of the first derivative."""
     curves = seconds or {}
 
-    def second(i: int, j: int) -> Callable[..., Any]:
+    def make_second(i: int, j: int) -> Callable[..., Any]:
         def rule(_: Any, out: Any, *args: Any) -> Any:
             plain = jvp(lambda out, s: given[i](out, *args[:j], s, *args[j + 1:]), (out, args[j]),
                         (given[j](out, *args), lnp.ones_like(out)))[1]
@@ -118,11 +119,12 @@ def derivatives(*given: Callable[..., Any], seconds: Mapping[tuple[int, int], Ca
             return curve(plain, out, *args) if curve else plain
         return rule
 
-    def first(i: int) -> Callable[..., Any]:  # the result is one of its arguments, whose derivatives have the result's in them
-        own = [second(i, j) for j in range(len(given))] if any(i in pair for pair in curves) else []
+    def make_first(i: int) -> Callable[..., Any]:
+        # The result is one of its arguments, whose derivatives contain those of the result.
+        own = [make_second(i, j) for j in range(len(given))] if any(i in pair for pair in curves) else []
         return derivatives(lambda derivative, *_: lnp.zeros_like(derivative), *own)(given[i]) if own else given[i]
 
-    firsts = [first(i) for i in range(len(given))]
+    firsts = [make_first(i) for i in range(len(given))]
 
     def mark(fun: Callable[..., Any]) -> Callable[..., Any]:
         # Compiled, where a derivative is taken of known numbers too: numbers that a choice leaves out are not looked at.
@@ -142,17 +144,17 @@ def derivatives(*given: Callable[..., Any], seconds: Mapping[tuple[int, int], Ca
     return mark
 
 
-def by_forward(fun: Callable[..., Any], count: int) -> Callable[..., Any]:
+def define_by_forward(fun: Callable[..., Any], count: int) -> Callable[..., Any]:
     """Define the derivatives of a function of `count` arrays by forward mode, in every order. They work for loops of unknown
     length too."""
     def derivative(i: int) -> Callable[..., Any]:
-        def along(*args: Any) -> Any:
+        def push_forward(*args: Any) -> Any:
             return jvp(lambda s: fun(*args[:i], s, *args[i + 1:]), (args[i],), (lnp.ones_like(args[i]),))[1]
-        return lambda out, *args: by_forward(along, count)(*args)
+        return lambda out, *args: define_by_forward(push_forward, count)(*args)
     return derivatives(*[derivative(i) for i in range(count)])(fun)
 
 
-def no_derivative(call: str, argument: str) -> Callable[..., NoReturn]:
+def refuse_derivative(call: str, argument: str) -> Callable[..., NoReturn]:
     """Return a derivative that raises NotImplementedError, for an argument without derivative."""
     def refuse(*_: Any) -> NoReturn:
         raise NotImplementedError(f"{call}: no derivative in `{argument}` is defined; hold it with "
@@ -168,17 +170,17 @@ def horner(x: Any, coefficients: Sequence[float]) -> Any:
     return total
 
 
-def by_dtype(x: Any, narrow: Any, wide: Any) -> Any:
+def pick(x: Any, narrow: Any, wide: Any) -> Any:
     """Return `narrow` for float32 and `wide` for float64."""
     return wide if typeof(x).dtype.itemsize > 4 else narrow
 
 
-def within(condition: Any, x: Any, otherwise: float) -> Any:
+def guard(condition: Any, x: Any, otherwise: float) -> Any:
     """Return `x` where `condition` holds, else `otherwise`, for which the value and derivatives of the formula are finite."""
     return lnp.where(condition, x, otherwise)
 
 
-def whole_number(call: str, argument: str, value: Any) -> int:
+def check_whole_number(call: str, argument: str, value: Any) -> int:
     """Return an argument that must be a known, non-negative integer."""
     try:
         n = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
@@ -190,7 +192,7 @@ def whole_number(call: str, argument: str, value: Any) -> int:
     return n
 
 
-def named_method_errors(cls: C) -> C:
+def name_method_errors(cls: C) -> C:
     """Decorate a class, so that errors of its public methods start with their names: `Rotation.apply`."""
     for name, method in list(vars(cls).items()):
         plain = getattr(method, "__func__", method)

@@ -81,16 +81,16 @@ def odeint(func: Callable[..., Any], y0: Any, t: ArrayLike, *args: Any, rtol: fl
     flat, whole = ravel_pytree(y0)
     d = typeof(flat).dtype
 
-    def on_vectors(y: Any, t: Any, *args: Any) -> Any:
+    def evaluate_flat(y: Any, t: Any, *args: Any) -> Any:
         return lnp.astype(ravel_pytree(func(whole(y), t, *args))[0], d)
 
-    closed, more = closure_convert(on_vectors, flat, t[0], *args)
+    closed, more = closure_convert(evaluate_flat, flat, t[0], *args)
     plan = (float(rtol), float(atol), float(mxstep), float(hmax))
     out = _odeint(closed, plan, flat, t, (*args, *more))
-    return _stacked(out, whole)
+    return _stack_trees(out, whole)
 
 
-def _stacked(out: Any, whole: Any) -> Any:
+def _stack_trees(out: Any, whole: Any) -> Any:
     """Rows of numbers as one tree, its leaves stacked."""
     parts, where = [], 0
     like = eval_shape(whole, out[0])
@@ -103,7 +103,7 @@ def _stacked(out: Any, whole: Any) -> Any:
     return trees.tree_unflatten(trees.tree_structure(like), parts)
 
 
-def _size(x: Any) -> Any:
+def _rms(x: Any) -> Any:
     """The root mean square; of nothing 0."""
     n = max(typeof(x).shape[0], 1)
     return lnp.sqrt(lnp.sum(lnp.square(lnp.abs(x))) / n)
@@ -123,9 +123,9 @@ def _solve(f: Any, plan: Any, y0: Any, t: Any) -> Any:
 
     times = t * way
     derivative = g(y0, times[0])
-    h = _first_step(g, y0, times[0], derivative, rtol, atol, longest)
+    h = _choose_first_step(g, y0, times[0], derivative, rtol, atol, longest)
 
-    def one_step(state: Any) -> Any:
+    def step(state: Any) -> Any:
         y, k0, s, h, before, _, steps = state
         derivatives = [k0]
         for place, weights in zip(_PLACES, _WEIGHTS):
@@ -134,7 +134,7 @@ def _solve(f: Any, plan: Any, y0: Any, t: Any) -> Any:
         new = y + moved  # the last row of weights is the result's own
         step = h.astype(real)
         error = sum(e * k for e, k in zip(_ERROR, derivatives) if e) * step
-        ratio = _size(error / (atol + rtol * lnp.maximum(lnp.abs(y), lnp.abs(new))))
+        ratio = _rms(error / (atol + rtol * lnp.maximum(lnp.abs(y), lnp.abs(new))))
         good = ratio <= 1  # NaN is not
         change = lnp.where(lnp.isfinite(ratio), 0.9 * lnp.maximum(ratio, 1e-10) ** -0.2, 0.1)
         change = lnp.clip(change, 0.2, lnp.where(good, 10.0, 1.0))
@@ -148,12 +148,12 @@ def _solve(f: Any, plan: Any, y0: Any, t: Any) -> Any:
         short = s + h <= s
         return (kept[0], kept[1], kept[2], h, kept[3], short, steps + 1)
 
-    def to_next(carry: Any, goal: Any) -> Any:
-        def go(state: Any) -> Any:
+    def step_to(carry: Any, goal: Any) -> Any:
+        def is_running(state: Any) -> Any:
             _, _, s, _, _, short, steps = state
             return (s < goal) & ~short & (steps < most)
 
-        state = lax.while_loop(go, one_step, (*carry, lnp.asarray(0, np.int32)))
+        state = lax.while_loop(is_running, step, (*carry, lnp.asarray(0, np.int32)))
         state = state[:6]
         origin, curve, start, length = state[4]
         share = lnp.where(length == 0, 0, (goal - start) / lnp.where(length == 0, 1, length)).astype(real)
@@ -164,16 +164,17 @@ def _solve(f: Any, plan: Any, y0: Any, t: Any) -> Any:
 
     zero = lnp.zeros_like(y0)
     still = (y0, (zero, zero, zero, zero), times[0], lnp.zeros_like(times[0]))
-    _, out = lax.scan(to_next, (y0, derivative, times[0], h, still, lnp.asarray(False)), times[1:])
+    _, out = lax.scan(step_to, (y0, derivative, times[0], h, still, lnp.asarray(False)), times[1:])
     return lnp.concatenate([y0[None], out])
 
 
-def _first_step(g: Any, y: Any, s: Any, derivative: Any, rtol: float, atol: float, longest: float) -> Any:
+def _choose_first_step(g: Any, y: Any, s: Any, derivative: Any, rtol: float, atol: float, longest: float) -> Any:
     """Hairer, Norsett and Wanner, II.4: as long as the second derivative allows."""
     scale = atol + rtol * lnp.abs(y)
-    d0, d1 = _size(y / scale), _size(derivative / scale)
+    d0, d1 = _rms(y / scale), _rms(derivative / scale)
     rough = lnp.where((d0 < 1e-5) | (d1 < 1e-5), 1e-6, 0.01 * d0 / lnp.where(d1 == 0, 1, d1))
-    d2 = _size((g(y + rough.astype(typeof(y).dtype) * derivative, s + rough.astype(s.dtype)) - derivative) / scale) / rough
+    d2 = _rms((g(y + rough.astype(typeof(y).dtype) * derivative,
+                 s + rough.astype(s.dtype)) - derivative) / scale) / rough
     top = lnp.maximum(d1, d2)
     fine = lnp.where(top <= 1e-15, lnp.maximum(1e-6, rough * 1e-3), (0.01 / lnp.where(top == 0, 1, top)) ** 0.2)
     h = lnp.minimum(lnp.minimum(100 * rough, fine), longest).astype(s.dtype)
@@ -186,12 +187,12 @@ def _odeint(f: Any, plan: Any, y0: Any, t: Any, args: Any) -> Any:
     return _solve(lambda y, s: f(y, s, *args), plan, y0, t)
 
 
-def _odeint_forth(f: Any, plan: Any, y0: Any, t: Any, args: Any) -> Any:
+def _odeint_forward(f: Any, plan: Any, y0: Any, t: Any, args: Any) -> Any:
     out = _odeint(f, plan, y0, t, args)
     return out, (out, t, args)
 
 
-def _odeint_back(f: Any, plan: Any, kept: Any, ct: Any) -> Any:
+def _odeint_backward(f: Any, plan: Any, kept: Any, ct: Any) -> Any:
     """The adjoint a runs back as `da/dt = -a df/dy`, and what `args` get is the integral of `a df/dargs`."""
     out, t, args = kept
     leaves, tree = trees.tree_flatten(args)
@@ -200,40 +201,40 @@ def _odeint_back(f: Any, plan: Any, kept: Any, ct: Any) -> Any:
     n, own = typeof(out).shape[1], typeof(out).dtype
     d = np.result_type(own, typeof(flat).dtype)
 
-    def with_flat(flat: Any) -> Any:
+    def merge_leaves(flat: Any) -> Any:
         full = list(leaves)
         for i, leaf in zip(moving, whole(flat)):
             full[i] = leaf
         return trees.tree_unflatten(tree, full)
 
     def field(y: Any, s: Any, flat: Any) -> Any:
-        return f(y, s, *with_flat(flat))
+        return f(y, s, *merge_leaves(flat))
 
     def adjoint(state: Any, s: Any) -> Any:
-        y, a = _of(state[:n], own), _of(state[n:2 * n], own)
+        y, a = _cast(state[:n], own), _cast(state[n:2 * n], own)
         derivative, back = vjp(lambda y, flat: field(y, s, flat), y, flat)
         by_y, by_flat = back(a)
         return lnp.concatenate([lnp.astype(x, d) for x in (derivative, -by_y, -by_flat)])
 
-    def one_back(carry: Any, at: Any) -> Any:
+    def step_back(carry: Any, at: Any) -> Any:
         (a, total), (y, given, here, before) = carry, at
         start = lnp.concatenate([lnp.astype(x, d) for x in (y, a + given, total)])
         end = _solve(adjoint, plan, start, lnp.stack([here, before]))[1]
-        return (_of(end[n:2 * n], own), end[2 * n:]), lnp.real(lnp.sum(given * field(y, here, flat)))
+        return (_cast(end[n:2 * n], own), end[2 * n:]), lnp.real(lnp.sum(given * field(y, here, flat)))
 
     nothing = lnp.zeros_like(out[0]), lnp.zeros(typeof(flat).shape, d)
-    (a, total), by_times = lax.scan(one_back, nothing, (out[1:], ct[1:], t[1:], t[:-1]), reverse=True)
+    (a, total), by_times = lax.scan(step_back, nothing, (out[1:], ct[1:], t[1:], t[:-1]), reverse=True)
     by_first = -lnp.real(lnp.sum(a * field(out[0], t[0], flat)))  # who begins later has less way to go
     by_t = lnp.astype(lnp.concatenate([by_first[None], by_times]), typeof(t).dtype)
     found: list[Any] = [np.zeros(typeof(leaf).shape, dtypes.float0) for leaf in leaves]
-    for i, x in zip(moving, whole(_of(total, typeof(flat).dtype))):
+    for i, x in zip(moving, whole(_cast(total, typeof(flat).dtype))):
         found[i] = x
     return a + ct[0], by_t, trees.tree_unflatten(tree, found)
 
 
-def _of(x: Any, d: Any) -> Any:
+def _cast(x: Any, d: Any) -> Any:
     """`x` in a dtype, its real part where that is real."""
     return lnp.astype(lnp.real(x) if dtypes.is_complex(typeof(x).dtype) and not dtypes.is_complex(d) else x, d)
 
 
-_odeint.defvjp(_odeint_forth, _odeint_back)
+_odeint.defvjp(_odeint_forward, _odeint_backward)

@@ -13,7 +13,7 @@ from lamina_tracing.extend import contains_tracer, EVALUATION, trace_state, Trac
 
 from .promotion import equation
 
-__all__ = ["as_shape", "joined", "permuted", "reshaped", "resolve_sizes", "split_at", "with_axes"]
+__all__ = ["as_shape", "insert_axes", "join", "permute_axes", "reshape_to", "resolve_sizes", "split_at"]
 
 
 def as_shape(call: str, shape: Any, name: str = "a shape") -> tuple[int, ...]:
@@ -24,7 +24,7 @@ def as_shape(call: str, shape: Any, name: str = "a shape") -> tuple[int, ...]:
         else:
             sizes = tuple(map(operator.index, shape))
     except TypeError as e:
-        raise _no_sizes(call, shape, name, e) from e
+        raise _make_not_sizes_error(call, shape, name, e) from e
     if isinstance(shape, (dict, set)):
         raise TypeError(f"{call}: {name} is a sequence of integers; got {shape!r}")
     if sizes and min(sizes) < 0:
@@ -32,7 +32,7 @@ def as_shape(call: str, shape: Any, name: str = "a shape") -> tuple[int, ...]:
     return sizes
 
 
-def _no_sizes(call: str, shape: Any, name: str, why: TypeError) -> TypeError:
+def _make_not_sizes_error(call: str, shape: Any, name: str, why: TypeError) -> TypeError:
     if any(isinstance(x, Tracer) for x in (shape, *(shape if isinstance(shape, (list, tuple)) else ()))):
         return why  # it says where the traced size comes from
     return TypeError(f"{call}: {name} is a sequence of integers; got {shape!r}")
@@ -46,45 +46,45 @@ def resolve_sizes(call: str, old: tuple[int, ...], new: Any) -> tuple[int, ...]:
         try:
             sizes = tuple([operator.index(s) for s in new])
         except TypeError as e:
-            raise _no_sizes(call, new, "a shape", e) from e
+            raise _make_not_sizes_error(call, new, "a shape", e) from e
     count = math.prod(old)
     if -1 in sizes:
         rest = -math.prod(sizes)
         if sizes.count(-1) > 1 or rest <= 0 or count % rest:
-            raise _bad_sizes(call, old, sizes)
+            raise _make_size_error(call, old, sizes)
         sizes = tuple([count // rest if s == -1 else s for s in sizes])
     if math.prod(sizes) != count or sizes and min(sizes) < 0:
-        raise _bad_sizes(call, old, sizes)
+        raise _make_size_error(call, old, sizes)
     return sizes
 
 
-def _bad_sizes(call: str, old: tuple[int, ...], new: Any) -> Exception:
+def _make_size_error(call: str, old: tuple[int, ...], new: Any) -> Exception:
     return ShapeError(f"{call}: cannot reshape an array of shape {old} ({math.prod(old)} elements) into {new}; the "
                       "numbers of elements must agree, with at most one -1")
 
 
-def reshaped(a: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Any:
+def reshape_to(a: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Any:
     """`a`, of shape `old`, in the shape `new` of as many elements."""
     return a if old == new else equation(prims.reshape_p, a, new_sizes=new, dimensions=None)
 
 
-def permuted(a: Any, order: tuple[int, ...]) -> Any:
+def permute_axes(a: Any, order: tuple[int, ...]) -> Any:
     """`a` with its axes in this order."""
     return a if order == tuple(range(len(order))) else equation(prims.transpose_p, a, permutation=order)
 
 
-def with_axes(a: Any, axes: tuple[int, ...]) -> Any:
+def insert_axes(a: Any, axes: tuple[int, ...]) -> Any:
     """`a` with new axes of length 1 at these (sorted or not, non-negative) places."""
     return equation(prims.expand_dims_p, a, dimensions=tuple(sorted(axes))) if axes else a
 
 _GROUP = 64  # how many arrays an eager concatenation takes at a time
 
 
-def joined(xs: list[Any], at: int) -> Any:
+def join(xs: list[Any], at: int) -> Any:
     """Arrays of one dtype end to end. Many are joined in groups when eager: compiling one op of them all takes long."""
     if len(xs) > _GROUP and trace_state.trace is EVALUATION and not contains_tracer(xs):
-        xs = [joined(xs[i:i + _GROUP], at) for i in range(0, len(xs), _GROUP)]
-        return joined(xs, at)
+        xs = [join(xs[i:i + _GROUP], at) for i in range(0, len(xs), _GROUP)]
+        return join(xs, at)
     return xs[0] if len(xs) == 1 else lax.concatenate(xs, at)
 
 

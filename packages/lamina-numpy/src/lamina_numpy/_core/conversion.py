@@ -12,13 +12,13 @@ from lamina_tracing.extend import EVALUATION, Tracer, trace_state, resolve_reque
 
 from .promotion import aval, cast, is_array, promote_all
 from .public_api import jitted_core, public_api
-from .axes import joined, reshaped, with_axes
+from .axes import insert_axes, join, reshape_to
 
-__all__ = ["array", "asarray", "astype", "copy", "from_dlpack", "frombuffer", "fromfile", "fromiter",
-           "fromstring", "own_array"]
+__all__ = ["array", "asarray", "astype", "copy", "from_dlpack", "frombuffer", "fromfile", "fromiter", "fromstring",
+           "to_array"]
 
 
-def own_array(call: str, x: Any, position: int = 0) -> Array:
+def to_array(call: str, x: Any, position: int = 0) -> Array:
     """`x` where it is an array already, else an array of its numbers, so that it has our methods."""
     if isinstance(x, Array):
         return x
@@ -35,18 +35,18 @@ def put(value: np.ndarray, dtype: np.dtype | None = None, weak: bool = False) ->
     return hooks.evaluator.array(np.asarray(value, d), shaped(value.shape, d, weak))
 
 
-def own(value: np.ndarray) -> Any:
+def wrap_host_values(value: np.ndarray) -> Any:
     """Numbers that a function of ours made on the host: constants of a program that is being written, else an array, as a
     transfer that guards look at is only what a user gives."""
     return value if trace_state.trace is not EVALUATION else put(value)
 
 
-def _no_array(call: str, x: Any, dtype: Any) -> TypeError:
+def _make_element_type_error(call: str, x: Any, dtype: Any) -> TypeError:
     return TypeError(f"{call}: dtype {dtype} is not an array element type; expected booleans or numbers; got "
-                     f"{_shortened(x)}")
+                     f"{_shorten(x)}")
 
 
-def _shortened(x: Any) -> str:
+def _shorten(x: Any) -> str:
     text = repr(x)
     return text if len(text) < 80 else text[:77] + "..."
 
@@ -57,11 +57,11 @@ def _need_number(call: str, found: Any, dtype: np.dtype | None) -> None:
                          "random.wrap_key_data(words) gives keys")
 
 
-def _from_numpy(call: str, x: np.ndarray, dtype: np.dtype | None, python: bool = False) -> Any:
+def _convert_numpy(call: str, x: np.ndarray, dtype: np.dtype | None, python: bool = False) -> Any:
     try:
         d = dtypes.canonicalize(x.dtype)
     except TypeError:
-        raise _no_array(call, x, x.dtype) from None
+        raise _make_element_type_error(call, x, x.dtype) from None
     _need_number(call, d, dtype)
     if dtype is None:
         dtype = d
@@ -81,21 +81,21 @@ def _has_arrays(x: Any) -> bool:
     return type(x) not in _SCALARS and (is_array(x) or hasattr(x, "__jax_array__"))
 
 
-def _from_list(call: str, x: Any, dtype: np.dtype | None) -> Any:
+def _convert_list(call: str, x: Any, dtype: np.dtype | None) -> Any:
     if _has_arrays(x):
         parts = promote_all(call, [asarray(e, dtype=dtype) for e in x])
         shapes = [typeof(p).shape for p in parts]
         if any(s != shapes[0] for s in shapes):
             raise ShapeError(f"{call}: the arrays in a list must have one shape; got {', '.join(map(str, shapes))}")
-        out = joined([with_axes(p, (0,)) for p in parts], 0)
+        out = join([insert_axes(p, (0,)) for p in parts], 0)
         return cast(out, typeof(out).dtype)  # strong, also of weak elements
     try:
         value = np.array(x) if dtype is None or dtype.kind == "V" else np.array(x, dtype)
     except ValueError as e:
         if "inhomogeneous" in str(e):
-            raise ValueError(f"{call}: nested lists must have equal lengths; got {_shortened(x)}") from e
+            raise ValueError(f"{call}: nested lists must have equal lengths; got {_shorten(x)}") from e
         raise
-    return _from_numpy(call, value, dtype, python=True)
+    return _convert_numpy(call, value, dtype, python=True)
 
 
 def _scalar(a: Any, d: np.dtype) -> np.ndarray:
@@ -159,15 +159,15 @@ def asarray(a: Any, dtype: DTypeLike | None = None, order: str | None = None, *,
             typeof(a)  # refuses masked arrays
         if copy is False:
             raise ValueError("asarray: copy=False, but host memory is always copied; leave copy out")
-        out = _from_numpy("asarray", np.asarray(a), d)
+        out = _convert_numpy("asarray", np.asarray(a), d)
     elif isinstance(a, (list, tuple)):
-        out = _from_list("asarray", a, d)
+        out = _convert_list("asarray", a, d)
     elif hasattr(a, "__jax_array__"):
         out = asarray(a.__jax_array__(), dtype=d)
     elif a is None:
         raise TypeError("asarray: None is not an array; use nan for a missing number")
     else:
-        out = _from_numpy("asarray", np.asarray(a), d)
+        out = _convert_numpy("asarray", np.asarray(a), d)
     return out if device is None else to_device(out, device)
 
 
@@ -204,7 +204,7 @@ def array(object: Any, dtype: DTypeLike | None = None, copy: bool = True, order:
     out = asarray(object, dtype, order, copy=copy or None, device=device)
     short = ndmin - len(typeof(out).shape)
     if short > 0:
-        out = reshaped(out, typeof(out).shape, (1,) * short + typeof(out).shape)
+        out = reshape_to(out, typeof(out).shape, (1,) * short + typeof(out).shape)
     return out
 
 
@@ -346,10 +346,10 @@ def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: s
     Array([1, 2, 3], dtype=int32)
     """
     d = dtypes.as_dtype(dtype)
-    value = _numbers_in(string, d, count, sep)
+    value = _parse_numbers(string, d, count, sep)
     if count > 0:
         try:
-            found = _numbers_in(string, d, -1, sep).size
+            found = _parse_numbers(string, d, -1, sep).size
         except ValueError:  # something else follows the numbers
             found = count
         if found < count:  # NumPy would return uninitialized memory for the rest
@@ -357,7 +357,7 @@ def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: s
     return put(value)
 
 
-def _numbers_in(string: str, d: np.dtype, count: int, sep: str) -> np.ndarray:
+def _parse_numbers(string: str, d: np.dtype, count: int, sep: str) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)  # older NumPys only warn where something is no number
         try:

@@ -1,9 +1,9 @@
 """Names of mapped axes where a function takes axes: the one place that decides names from positions.
 
 Three kinds of function take names. Reductions get their axes from `axes_of`: a tuple of positions or, with names, a
-`ReductionAxes`, of which `reduced` makes the op and then collectives. Those that keep an axis are marked `along_axis` and
-are run on the values of all positions, of whose result each position takes its own part. Single ones say themselves what
-a name means. All others refuse a name, where they check their axis (`check_axis`).
+`ReductionAxes`, for which `reduce_axes` binds the primitive and then collectives. Functions that keep an axis are marked
+`along_axis`: they run on the values of all positions, and each position takes its own part of the result. Single ones say
+themselves what a name means. All others refuse a name, where they check their axis (`check_axis`).
 """
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from lamina_tracing import lax
 from lamina_tracing.extend import (ReductionAxes, parse_reduction_axes, check_axis, gather_named_axes, is_axis_name,
                                    select_member, typeof)
 
-from .axes import with_axes
+from .axes import insert_axes
 from .promotion import equation
 
-__all__ = ["ReductionAxes", "all_in_front", "along_axis", "axes_of", "count_along", "kept", "reduced"]
+__all__ = ["ReductionAxes", "along_axis", "axes_of", "count_along", "gather_to_front", "keep_axes", "reduce_axes"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,9 +38,9 @@ def axes_of(call: str, axis: Any, ndim: int) -> tuple[int, ...]:
     return parse_reduction_axes(call, axis, ndim)
 
 
-def kept(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def keep_axes(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     """With `keepdims` the reduced axes, of length 1; a named one has no place to keep."""
-    return with_axes(x, axes) if keepdims else x
+    return insert_axes(x, axes) if keepdims else x
 
 
 def count_along(axes: tuple[int, ...], shape: tuple[int, ...]) -> int:
@@ -49,14 +49,14 @@ def count_along(axes: tuple[int, ...], shape: tuple[int, ...]) -> int:
     return n if type(axes) is tuple else n * axes.size  # type: ignore[attr-defined]  # an Along
 
 
-def reduced(prim: Any, x: Any, axes: tuple[int, ...]) -> Any:
+def reduce_axes(prim: Any, x: Any, axes: tuple[int, ...]) -> Any:
     """A reduction as one equation; over names, then the collective of that meaning."""
     if type(axes) is tuple:
         return equation(prim, x, axes=axes)
     return _REDUCTIONS[prim](x, axes)
 
 
-def all_in_front(x: Any, names: tuple[Hashable, ...]) -> Any:
+def gather_to_front(x: Any, names: tuple[Hashable, ...]) -> Any:
     """The values of all positions, with a new axis in front for each name."""
     for name in reversed(names):
         x = gather_named_axes(x, (name,))
@@ -83,15 +83,16 @@ def along_axis(arrays: int = 1, several: bool = False, argument: str = "axis") -
             bound = signature(fun).bind(*args, **kwargs)
             given = bound.arguments
             first = list(parameters)[:arrays]
-            axes = parse_reduction_axes(fun.__name__, axis, len(typeof(_first_leaf(given[first[0]])).shape))
+            axes = parse_reduction_axes(fun.__name__, axis, len(typeof(_get_first_leaf(given[first[0]])).shape))
             names = axes.names  # type: ignore[attr-defined]
             for name in first:
                 if given.get(name) is not None:
-                    given[name] = trees.tree_map(lambda x: all_in_front(x, names), given[name])
+                    given[name] = trees.tree_map(lambda x: gather_to_front(x, names), given[name])
             moved = [names.index(a) if not hasattr(a, "__index__") else a if a < 0 else a + len(names)
                      for a in (axis if isinstance(axis, (tuple, list)) else (axis,))]
             given[argument] = tuple(moved) if isinstance(axis, (tuple, list)) else moved[0]
-            return trees.tree_map(lambda y: _own(fun.__name__, argument, y, names), fun(*bound.args, **bound.kwargs))
+            return trees.tree_map(lambda y: _select_own(fun.__name__, argument, y, names),
+                                  fun(*bound.args, **bound.kwargs))
         return cast(F, run)
     return mark
 
@@ -100,11 +101,11 @@ def _has_name(axis: Any, several: bool) -> bool:
     return any(not hasattr(a, "__index__") for a in axis) if several and isinstance(axis, (tuple, list)) else is_axis_name(axis)
 
 
-def _first_leaf(x: Any) -> Any:
+def _get_first_leaf(x: Any) -> Any:
     return x[0] if isinstance(x, (tuple, list)) and x else x
 
 
-def _own(call: str, argument: str, y: Any, names: tuple[Hashable, ...]) -> Any:
+def _select_own(call: str, argument: str, y: Any, names: tuple[Hashable, ...]) -> Any:
     for name in names:
         n, size = typeof(y).shape[0], lax.axis_size(name)
         if n != size:

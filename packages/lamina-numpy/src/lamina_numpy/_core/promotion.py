@@ -14,9 +14,10 @@ from lamina_ir import DTypeError, ShapeError, config, dtypes, prims
 from lamina_tracing import Array, lax
 from lamina_tracing.extend import bind, EVALUATION, trace_state, Tracer, typeof, warn_user
 
-__all__ = ["alike", "aval", "broadcast", "broadcast_shapes_of", "cast", "convert", "equation", "fixed",
-           "ignore_strict_promotion", "inexact_dtype", "inexact_pair", "is_array", "is_staging", "literal", "need_real",
-           "no_out", "pair", "promote_all", "promote_pair", "retyped", "to_inexact", "work_dtype"]
+__all__ = ["alike", "aval", "broadcast", "broadcast_shapes_of", "cast", "convert", "equation",
+           "ignore_strict_promotion",
+           "inexact_dtype", "inexact_pair", "is_array", "is_staging", "literal", "make_constant", "need_real", "pair",
+           "promote_all", "promote_pair", "refuse_out", "retype", "to_inexact", "work_dtype"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _PYTHON_SCALARS = frozenset((bool, int, float, complex))
@@ -39,7 +40,7 @@ def aval(call: str, x: Any, position: int = 0) -> Any:
                         f"{type(x).__name__}. Convert it with lamina.numpy.asarray first") from None
 
 
-def no_out(call: str, out: Any) -> None:
+def refuse_out(call: str, out: Any) -> None:
     """`out=` has no meaning for arrays that do not change."""
     if out is not None:
         raise NotImplementedError(f"{call}: out= is not supported, since arrays are immutable; use the result")
@@ -73,7 +74,7 @@ def literal(value: Any, dtype: np.dtype) -> Any:
     return np.asarray(value).astype(dtype)[()]
 
 
-def fixed(value: Any, dtype: np.dtype) -> Any:
+def make_constant(value: Any, dtype: np.dtype) -> Any:
     """Return a constant of exactly this dtype."""
     return np.asarray(value).astype(dtype)[()]
 
@@ -84,7 +85,7 @@ def fixed(value: Any, dtype: np.dtype) -> Any:
 equation = bind
 
 
-def retyped(x: Any, dtype: np.dtype, weak: bool) -> Any:
+def retype(x: Any, dtype: np.dtype, weak: bool) -> Any:
     """`x` in another dtype and weakness, as one equation; no function of `lax` makes weakly typed arrays."""
     return equation(prims.convert_element_type_p, x, new_dtype=dtype, weak_type=weak)
 
@@ -96,7 +97,7 @@ def convert(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
             kind = complex if dtypes.is_complex(dtype) else float if dtypes.is_float(dtype) else int
             return kind(x) if kind is complex or type(x) is not complex else x
         return np.asarray(x).astype(dtype)[()]
-    return retyped(x, dtype, weak)
+    return retype(x, dtype, weak)
 
 
 def cast(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
@@ -111,7 +112,7 @@ def cast(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
             return x
     if type(x) in _PYTHON_SCALARS and not dtypes.is_key(dtype):
         return np.asarray(x).astype(dtype)[()] if not weak else convert(x, dtype, weak)
-    return retyped(x, dtype, weak)
+    return retype(x, dtype, weak)
 
 
 @lru_cache(maxsize=1024)

@@ -22,8 +22,8 @@ from lamina_ir.typing import Function, StaticValue, Value
 from lamina_tracing import Array, jit, hooks
 from lamina_tracing.extend import EVALUATION, Tracer, rename_errors, trace_state
 
-__all__ = ["PLAIN_NUMBERS", "alias", "check_known", "compiled", "exported", "hashable", "jitted_core", "method", "named_errors",
-           "make_static_hashable", "operator_for", "public_api", "publish"]
+__all__ = ["PLAIN_NUMBERS", "alias", "as_method", "as_operator", "check_known", "get_exported", "get_jitted",
+           "jitted_core", "make_static_hashable", "name_errors", "public_api", "publish", "to_hashable"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 PLAIN_NUMBERS = frozenset((float, int))  # argument types passed to `hooks.operators.device_scalar_like`
@@ -56,7 +56,7 @@ class _Marked:
 
 _marked: dict[Function, _Marked] = {}
 _lock = Lock()
-_with_named_errors: dict[Function, Function] = {}  # unmarked function -> its version from `named_errors`
+_with_named_errors: dict[Function, Function] = {}  # unmarked function -> its version from `name_errors`
 
 
 def public_api(*static: str, wrap: Callable[[Function], Function] | None = None, name: str = "",
@@ -66,7 +66,7 @@ def public_api(*static: str, wrap: Callable[[Function], Function] | None = None,
     Args:
       static: names of its arguments that are not arrays.
       wrap: takes the plain function and returns the wrapper that is exported instead of the jitted function (which
-        `compiled` returns). If it is None, static arguments may be lists or arrays; they are converted to tuples and numbers.
+        `get_jitted` returns). If it is None, static arguments may be lists or arrays; they are converted to tuples and numbers.
       name, doc: for functions that are generated from a table and have no name and docstring.
       entries: shared entries of its docstring, which `fill_docstring` inserts when the function is exported.
     """
@@ -85,7 +85,7 @@ def public_api(*static: str, wrap: Callable[[Function], Function] | None = None,
 
 def alias(fun: Function, name: str) -> Function:
     """Return a copy of a marked function under another public name. Its error messages start with that name."""
-    marked = _with_docstring(fun)
+    marked = _insert_docstring(fun)
     made = marked.aliases.get(name)
     if made is None:
         made = FunctionType(fun.__code__, fun.__globals__, name, fun.__defaults__, fun.__closure__)
@@ -112,16 +112,16 @@ def jitted_core(*static: str, name: str = "") -> Callable[[F], F]:
             for x in args:
                 if isinstance(x, Tracer):
                     return fun(*args, **settings)
-            return (marked.jitted or compiled(fun))(*args, **settings)
+            return (marked.jitted or get_jitted(fun))(*args, **settings)
         return run  # type: ignore[return-value]
     return mark
 
 
-def compiled(fun: Function) -> Any:
+def get_jitted(fun: Function) -> Any:
     """Return the jitted version of a marked function, one per function. It is inlined, so that a trace has its equations."""
     marked = _marked[fun]
     if marked.jitted is None:
-        _with_docstring(fun)
+        _insert_docstring(fun)
         named = rename_errors(fun)  # only traced: a call that is already compiled does not run the wrapper
         made: Any = jit(named, static_argnames=marked.static, inline=True) if marked.static else jit(named, inline=True)
         made.__wrapped__ = fun
@@ -130,32 +130,32 @@ def compiled(fun: Function) -> Any:
     return marked.jitted
 
 
-def exported(fun: Function) -> Any:
+def get_exported(fun: Function) -> Any:
     """Return the version that users see of a function marked with `public_api`."""
     marked = _marked[fun]
     if marked.exported is None:
-        _with_docstring(fun)
-        made = marked.wrapper or (functools.wraps(fun)(_accept_lists(fun)) if marked.static else compiled(fun))
+        _insert_docstring(fun)
+        made = marked.wrapper or (functools.wraps(fun)(_accept_lists(fun)) if marked.static else get_jitted(fun))
         with _lock:
             marked.exported = marked.exported or made
     return marked.exported
 
 
-def method(fun: Function) -> Any:
+def as_method(fun: Function) -> Any:
     """Return a marked function as a method of arrays: its jitted version, which accepts lists if the function does."""
-    if not _with_docstring(fun).static:
-        return compiled(fun)
+    if not _insert_docstring(fun).static:
+        return get_jitted(fun)
     made = _accept_lists(fun)
     made.__name__, made.__doc__ = fun.__name__, fun.__doc__
     return made
 
 
-def operator_for(fun: Function) -> Any:
+def as_operator(fun: Function) -> Any:
     """Return a marked function as an operator, whose arguments are operands only."""
-    return _marked[fun].wrapper or compiled(fun)
+    return _marked[fun].wrapper or get_jitted(fun)
 
 
-def _with_docstring(fun: Function) -> _Marked:
+def _insert_docstring(fun: Function) -> _Marked:
     """Insert the shared entries into the docstring of a marked function, once."""
     marked = _marked[fun]
     if marked.entries:
@@ -167,7 +167,7 @@ def _with_docstring(fun: Function) -> _Marked:
 
 
 def publish(names: dict[str, Any], later: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Export the marked functions of a module as `exported` returns them.
+    """Export the marked functions of a module as `get_exported` returns them.
 
     The module's `__getattr__` creates each one on first access: a program uses few of them, and creating all of them takes a
     third of the import time.
@@ -184,7 +184,7 @@ def publish(names: dict[str, Any], later: Mapping[str, str] = MappingProxyType({
                 waiting[name] = names.pop(name)
             else:
                 _set_public_module(value)
-                names[name] = named_errors(value)
+                names[name] = name_errors(value)
     homes = {name: module for module, listed in later.items() for name in listed.split() or (module,)}
 
     def __getattr__(name: str) -> Any:
@@ -197,12 +197,12 @@ def publish(names: dict[str, Any], later: Mapping[str, str] = MappingProxyType({
             raise AttributeError(f"module {names['__name__'].removesuffix('._default')!r} has no attribute {name!r}")
         if isinstance(value, FunctionType):
             if _is_public(value):
-                value = exported(value if value.__name__ == name else alias(value, name))
+                value = get_exported(value if value.__name__ == name else alias(value, name))
                 if "ufunc" in homes:
                     _add_ufunc_methods(value, __getattr__)
             else:
                 _set_public_module(value)
-                value = named_errors(value)
+                value = name_errors(value)
         names[name] = value
         return value
 
@@ -210,7 +210,7 @@ def publish(names: dict[str, Any], later: Mapping[str, str] = MappingProxyType({
     names["__dir__"] = lambda: sorted({*names, *waiting, *homes})
 
 
-def named_errors(fun: Function) -> Any:
+def name_errors(fun: Function) -> Any:
     """Return an unmarked public function whose error messages start with its name; one per function."""
     if fun.__module__.partition(".")[0] not in ("lamina_numpy", "lamina_nn", "lamina_scipy"):
         return fun
@@ -236,7 +236,7 @@ def _add_ufunc_methods(fun: Any, fetch: Callable[[str], Any]) -> None:
 
 def _call_ufunc_method(fetch: Callable[[str], Any], method: str, fun: Any, *args: Value, **kwargs: Value) -> Any:
     name = f"{fun.__name__}.{method}"
-    run = getattr(fetch("ufunc").of(fun), method)
+    run = getattr(fetch("ufunc").from_public(fun), method)
     return rename_errors(run, name)(*args, **kwargs)
 
 
@@ -262,23 +262,23 @@ def _accept_lists(fun: Function) -> Function:
             if arrays > 1:
                 for x in args[1:arrays]:
                     if type(x) in PLAIN_NUMBERS:
-                        args = _with_device_scalars(args, arrays)
+                        args = _replace_scalars(args, arrays)
                         break
             try:
-                return (marked.jitted or compiled(fun))(*args, **kwargs)
+                return (marked.jitted or get_jitted(fun))(*args, **kwargs)
             except ValueError:  # possibly because a list is not hashable
                 given = *args, *kwargs.values()
                 args, kwargs = make_static_hashable(fun, args, kwargs)
                 if all(map(operator.is_, given, (*args, *kwargs.values()))):
                     check_known(fun, args, kwargs)
                     raise
-            return compiled(fun)(*args, **kwargs)
+            return get_jitted(fun)(*args, **kwargs)
         args, kwargs = make_static_hashable(fun, args, kwargs)
         return named(*args, **kwargs)  # while tracing, no compiled call is needed
     return call
 
 
-def _with_device_scalars(args: tuple[Any, ...], arrays: int) -> tuple[Any, ...]:
+def _replace_scalars(args: tuple[Any, ...], arrays: int) -> tuple[Any, ...]:
     """Replace Python numbers among the first `arrays` arguments by cached scalars on the device of the first argument."""
     first, device_scalar = args[0], hooks.operators.device_scalar_like
     return first, *[device_scalar(first, x) if type(x) in PLAIN_NUMBERS else x for x in args[1:arrays]], *args[arrays:]
@@ -297,9 +297,9 @@ def make_static_hashable(fun: Function, args: tuple[Value, ...],
 def _make_hashable(fun: Function, name: str, x: Any) -> Any:
     if name in _DTYPES:
         return x.dtype if isinstance(x, (np.ndarray, Array)) else x
-    x = hashable(x)
+    x = to_hashable(x)
     if isinstance(x, (dict, set, bytearray)):
-        raise _unhashable_error(fun, name, x)
+        raise _make_unhashable_error(fun, name, x)
     return x
 
 
@@ -310,10 +310,10 @@ def check_known(fun: Function, args: tuple[Value, ...], kwargs: dict[str, Value]
         try:
             name in static and not isinstance(x, Tracer) and hash(x)
         except TypeError:
-            raise _unhashable_error(fun, name, x) from None
+            raise _make_unhashable_error(fun, name, x) from None
 
 
-def _unhashable_error(fun: Function, name: str, x: Any) -> TypeError:
+def _make_unhashable_error(fun: Function, name: str, x: Any) -> TypeError:
     return TypeError(f"{fun.__name__}: {name} must be known and hashable, as a number, a name or a sequence of them; got "
                      f"{type(x).__name__}: {x!r:.60}")
 
@@ -324,11 +324,11 @@ _DTYPES = frozenset(("dtype", "preferred_element_type"))  # an array is accepted
 _HASHABLE = frozenset((int, bool, type(None), str, np.dtype))  # checked first, because most static arguments have these types
 
 
-def hashable(x: Any) -> Any:
+def to_hashable(x: Any) -> Any:
     """Convert (nested) lists and ranges to tuples, and arrays to tuples or numbers, so that they can be static arguments.
     Subclasses of tuple (axes with names, shapes with names) are unchanged."""
     if type(x) in (list, tuple, range):
-        return tuple([hashable(e) for e in x])
+        return tuple([to_hashable(e) for e in x])
     if isinstance(x, (np.ndarray, Array)) and not isinstance(x, Tracer):
-        return hashable(np.asarray(x).tolist())
+        return to_hashable(np.asarray(x).tolist())
     return x

@@ -55,29 +55,29 @@ class _ScalarType(type):
         return f"<class 'lamina.numpy.{cls.__name__}'>"
 
 
-def _scalar_type(name: str, of: Any) -> _ScalarType:
+def _make_scalar_type(name: str, of: Any) -> _ScalarType:
     kind = _ScalarType(name, (), {"dtype": np.dtype(of), "__module__": "lamina_numpy",
                                   "__doc__": f"Element type {name}; `{name}(x)` is an array of it."})
     scalar_types[name] = kind
     return kind
 
 
-bool_ = _scalar_type("bool_", bool)
-int8, int16, int32, int64 = (_scalar_type(n, n) for n in ("int8", "int16", "int32", "int64"))
-uint8, uint16, uint32, uint64 = (_scalar_type(n, n) for n in ("uint8", "uint16", "uint32", "uint64"))
-float16, float32, float64 = (_scalar_type(n, n) for n in ("float16", "float32", "float64"))
-bfloat16 = _scalar_type("bfloat16", ml_dtypes.bfloat16)
-complex64, complex128 = (_scalar_type(n, n) for n in ("complex64", "complex128"))
+bool_ = _make_scalar_type("bool_", bool)
+int8, int16, int32, int64 = (_make_scalar_type(n, n) for n in ("int8", "int16", "int32", "int64"))
+uint8, uint16, uint32, uint64 = (_make_scalar_type(n, n) for n in ("uint8", "uint16", "uint32", "uint64"))
+float16, float32, float64 = (_make_scalar_type(n, n) for n in ("float16", "float32", "float64"))
+bfloat16 = _make_scalar_type("bfloat16", ml_dtypes.bfloat16)
+complex64, complex128 = (_make_scalar_type(n, n) for n in ("complex64", "complex128"))
 SMALL = ("float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
          "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "int2", "int4",
          "uint2", "uint4")
 if TYPE_CHECKING:  # made by the loop below, where ml_dtypes has them
-    float8_e3m4 = float8_e4m3 = float8_e4m3b11fnuz = float8_e4m3fn = float8_e4m3fnuz = _scalar_type("", None)
-    float8_e5m2 = float8_e5m2fnuz = float8_e8m0fnu = float4_e2m1fn = float6_e2m3fn = _scalar_type("", None)
-    float6_e3m2fn = int2 = int4 = uint2 = uint4 = _scalar_type("", None)
+    float8_e3m4 = float8_e4m3 = float8_e4m3b11fnuz = float8_e4m3fn = float8_e4m3fnuz = _make_scalar_type("", None)
+    float8_e5m2 = float8_e5m2fnuz = float8_e8m0fnu = float4_e2m1fn = float6_e2m3fn = _make_scalar_type("", None)
+    float6_e3m2fn = int2 = int4 = uint2 = uint4 = _make_scalar_type("", None)
 for _name in SMALL:
     if hasattr(ml_dtypes, _name):
-        globals()[_name] = _scalar_type(_name, getattr(ml_dtypes, _name))
+        globals()[_name] = _make_scalar_type(_name, getattr(ml_dtypes, _name))
         __all__.append(_name)
 
 single, double, csingle, cdouble = float32, float64, complex64, complex128
@@ -100,7 +100,7 @@ def dtype_name(x: Any) -> str:
     return dtypes.as_dtype(x).name
 
 
-def _pair_of(x: Any) -> tuple[np.dtype, bool]:
+def _get_type(x: Any) -> tuple[np.dtype, bool]:
     if isinstance(x, type) and x in _PYTHON:
         x = _PYTHON[x]
     elif isinstance(x, (type, np.dtype, str)):
@@ -127,7 +127,7 @@ def result_type(*args: Any) -> np.dtype:
     """
     if not args:
         raise ValueError("result_type: at least one array or dtype is required")
-    return dtypes.promote(*map(_pair_of, args))[0]
+    return dtypes.promote(*map(_get_type, args))[0]
 
 
 def promote_types(a: Any, b: Any) -> np.dtype:
@@ -146,12 +146,12 @@ def promote_types(a: Any, b: Any) -> np.dtype:
     dtype(bfloat16)
     """
     with config.numpy_dtype_promotion("standard"):
-        return dtypes.promote(_wide(a), _wide(b))[0]
+        return dtypes.promote(_get_declared_type(a), _get_declared_type(b))[0]
 
 
-def _wide(x: Any) -> tuple[np.dtype, bool]:
+def _get_declared_type(x: Any) -> tuple[np.dtype, bool]:
     if isinstance(x, type) and x in _PYTHON and x is not bool:
-        return _pair_of(x)
+        return _get_type(x)
     return dtypes.as_dtype(x), False
 
 

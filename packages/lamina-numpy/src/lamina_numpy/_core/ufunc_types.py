@@ -28,11 +28,11 @@ class Predicate(Protocol):
     def __call__(self, x: ArrayLike) -> Array: ...
 
 
-def unary(name: str, doc: str, op: Any) -> Unary:
+def make_unary(name: str, doc: str, op: Any) -> Unary:
     """A function of one array that a table makes, marked for publishing."""
     return public_api(name=name, doc=doc)(op)
 
 
-def binary(name: str, doc: str, op: Any) -> Binary:
+def make_binary(name: str, doc: str, op: Any) -> Binary:
     """The same of two."""
     return public_api(name=name, doc=doc)(op)

@@ -15,7 +15,7 @@ from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax, ShapeLike, hooks
 from lamina_tracing.extend import as_int, resolve_requested_dtype, Tracer, typeof
 
-from .._core.promotion import aval, cast, fixed, is_array, is_staging, literal
+from .._core.promotion import aval, cast, is_array, is_staging, literal, make_constant
 from .._core.axes import as_shape
 from .._core.conversion import asarray, to_device
 from .._shape.layout import broadcast_to
@@ -47,7 +47,7 @@ _SCALARS = frozenset((bool, int, float, complex))
 _I32 = np.dtype("int32")
 
 
-def _made(shape: tuple[int, ...], dtype: np.dtype, host: Callable[[], np.ndarray], ops: Callable[[], Any]) -> Any:
+def _make(shape: tuple[int, ...], dtype: np.dtype, host: Callable[[], np.ndarray], ops: Callable[[], Any]) -> Any:
     if dtypes.is_key(dtype):
         raise DTypeError(f"numbers are no keys; got dtype {dtypes.long_name(dtype)}. random.wrap_key_data(words) gives keys")
     if not is_staging() and math.prod(shape) * dtype.itemsize <= _SMALL:
@@ -55,13 +55,13 @@ def _made(shape: tuple[int, ...], dtype: np.dtype, host: Callable[[], np.ndarray
     return ops()
 
 
-def _filled(shape: tuple[int, ...], value: Any, dtype: np.dtype) -> Any:
+def _fill(shape: tuple[int, ...], value: Any, dtype: np.dtype) -> Any:
     if not is_staging() and math.prod(shape) * dtype.itemsize <= _SMALL:
         return hooks.evaluator.array(np.full(shape, value, dtype), shaped(shape, dtype))
-    return lax.broadcast_in_dim(fixed(value, dtype), shape, ())
+    return lax.broadcast_in_dim(make_constant(value, dtype), shape, ())
 
 
-def _float_or(dtype: Any) -> np.dtype:
+def _resolve_float(dtype: Any) -> np.dtype:
     return dtypes.canonical_float() if dtype is None else resolve_requested_dtype(dtype)
 
 
@@ -79,7 +79,7 @@ def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = Non
     Array([[0., 0.],
            [0., 0.]], dtype=float32)
     """
-    out = _filled(as_shape("zeros", shape), 0, _float_or(dtype))
+    out = _fill(as_shape("zeros", shape), 0, _resolve_float(dtype))
     return out if device is None else to_device(out, device)
 
 
@@ -96,7 +96,7 @@ def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None
     >>> ones(2, dtype="int32")
     Array([1, 1], dtype=int32)
     """
-    out = _filled(as_shape("ones", shape), 1, _float_or(dtype))
+    out = _fill(as_shape("ones", shape), 1, _resolve_float(dtype))
     return out if device is None else to_device(out, device)
 
 
@@ -163,7 +163,7 @@ def full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None
     return out if device is None else to_device(out, device)
 
 
-def _like(call: str, a: Any, dtype: Any, shape: Any) -> tuple[tuple[int, ...], np.dtype, bool]:
+def _resolve_like(call: str, a: Any, dtype: Any, shape: Any) -> tuple[tuple[int, ...], np.dtype, bool]:
     if isinstance(a, (list, tuple)):
         a = asarray(a)
     t = a if isinstance(getattr(a, "shape", None), tuple) and not isinstance(a, Tracer) and hasattr(a, "dtype") \
@@ -172,7 +172,7 @@ def _like(call: str, a: Any, dtype: Any, shape: Any) -> tuple[tuple[int, ...], n
     return (t.shape if shape is None else as_shape(call, shape)), d, dtype is None and getattr(t, "weak_type", False)
 
 
-def _weakly(x: Any, weak: bool) -> Any:
+def _set_weak(x: Any, weak: bool) -> Any:
     return cast(x, typeof(x).dtype, True) if weak else x
 
 
@@ -190,8 +190,8 @@ def zeros_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | 
     >>> zeros_like(np.array([1, 2]))
     Array([0, 0], dtype=int32)
     """
-    shape, d, weak = _like("zeros_like", a, dtype, shape)
-    return _weakly(zeros(shape, d, device=device), weak)
+    shape, d, weak = _resolve_like("zeros_like", a, dtype, shape)
+    return _set_weak(zeros(shape, d, device=device), weak)
 
 
 @fill_docstring(_LIKE)
@@ -208,8 +208,8 @@ def ones_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | N
     >>> ones_like(np.array([1, 2]), shape=(1, 3))
     Array([[1, 1, 1]], dtype=int32)
     """
-    shape, d, weak = _like("ones_like", a, dtype, shape)
-    return _weakly(ones(shape, d, device=device), weak)
+    shape, d, weak = _resolve_like("ones_like", a, dtype, shape)
+    return _set_weak(ones(shape, d, device=device), weak)
 
 
 def empty_like(prototype: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *,
@@ -259,14 +259,14 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = Non
     >>> full_like(np.array([1, 2]), 7.5)
     Array([7, 7], dtype=int32)
     """
-    shape, d, weak = _like("full_like", a, dtype, shape)
-    return _weakly(full(shape, fill_value, d, device=device), weak)
+    shape, d, weak = _resolve_like("full_like", a, dtype, shape)
+    return _set_weak(full(shape, fill_value, d, device=device), weak)
 
 
-def _known(call: str, x: Any) -> Any:
+def _require_concrete(call: str, x: Any) -> Any:
     """A concrete number for a bound of a range."""
     if isinstance(x, Tracer):
-        raise _traced_bound(call, x)
+        raise _make_traced_bound_error(call, x)
     if type(x) in _SCALARS:
         return x
     value = np.asarray(x)
@@ -277,7 +277,7 @@ def _known(call: str, x: Any) -> Any:
     return value[()]
 
 
-def _traced_bound(call: str, x: Any) -> Exception:
+def _make_traced_bound_error(call: str, x: Any) -> Exception:
     return ConcretizationError(f"{call}: the length of the result depends on a traced {x.aval.str_long()}; use a number "
                                "known while tracing (a static argument), or lax.iota with arithmetic")
 
@@ -309,7 +309,7 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     Array([0., 1., 2.], dtype=float32)
     """
     lo, hi = (0, start) if stop is None else (start, stop)
-    begin, end, by = _known("arange", lo), _known("arange", hi), _known("arange", 1 if step is None else step)
+    begin, end, by = (_require_concrete("arange", x) for x in (lo, hi, 1 if step is None else step))
     if dtype is None:
         d = dtypes.promote(*[(a.dtype, a.weak_type) for a in map(typeof, (begin, end, by))])[0]
     else:
@@ -334,7 +334,7 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
         if by != 1:
             out = lax.mul(out, literal(by, d))
         return lax.add(out, literal(begin, d)) if begin != 0 else out
-    out = _made((n,), d, host, ops)
+    out = _make((n,), d, host, ops)
     return out if device is None else to_device(out, device)
 
 
@@ -358,11 +358,11 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
     """
     shape: Any = as_shape("eye", (N, N if M is None else M))
     k = as_int("eye", "k", k)
-    d = _float_or(dtype)
+    d = _resolve_float(dtype)
 
     def ops() -> Any:
         return cast(lax.eq(*_row_column(shape, k)), d)
-    out = _made(shape, d, lambda: np.eye(shape[0], shape[1], k=k), ops)
+    out = _make(shape, d, lambda: np.eye(shape[0], shape[1], k=k), ops)
     return out if device is None else to_device(out, device)
 
 
@@ -414,8 +414,8 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
     """
     shape: Any = as_shape("tri", (N, N if M is None else M))
     k = as_int("tri", "k", k)
-    d = _float_or(dtype)
+    d = _resolve_float(dtype)
 
     def ops() -> Any:
         return cast(lax.ge(*_row_column(shape, k)), d)
-    return _made(shape, d, lambda: np.tri(shape[0], shape[1], k=k), ops)
+    return _make(shape, d, lambda: np.tri(shape[0], shape[1], k=k), ops)

@@ -92,7 +92,7 @@ def save(file: Any, arr: ArrayLike, allow_pickle: bool = True, fix_imports: bool
     >>> np.load(io.BytesIO(file.getvalue()))
     array([1, 2], dtype=int32)
     """
-    np.save(file, _raw(arr), allow_pickle=allow_pickle)
+    np.save(file, _to_raw(arr), allow_pickle=allow_pickle)
 
 
 def savez(file: Any, *args: Any, **kwds: Any) -> None:
@@ -118,11 +118,11 @@ def savez(file: Any, *args: Any, **kwds: Any) -> None:
     >>> np.load(io.BytesIO(file.getvalue()))["x"]
     array([1, 2], dtype=int32)
     """
-    named: dict[str, Any] = {name: _raw(value) for name, value in kwds.items()}
-    np.savez(file, *map(_raw, args), **named)
+    named: dict[str, Any] = {name: _to_raw(value) for name, value in kwds.items()}
+    np.savez(file, *map(_to_raw, args), **named)
 
 
-def _raw(x: Any) -> np.ndarray:
+def _to_raw(x: Any) -> np.ndarray:
     """The host's array; of element types that NumPy lacks, the bytes: of some it writes what it cannot read."""
     value = np.asarray(asarray(x))
     known = value.dtype.type.__module__ == "numpy"

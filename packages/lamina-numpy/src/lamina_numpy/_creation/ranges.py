@@ -10,9 +10,9 @@ from lamina_ir.extend import docstring_entries
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import check_axis, rename_errors, check_no_axis_name, typeof, resolve_requested_dtype
 
-from .._core.promotion import alike, aval, broadcast, cast, fixed, literal, pair, work_dtype
-from .._core.public_api import check_known, compiled, public_api, make_static_hashable
-from .._core.axes import with_axes
+from .._core.promotion import alike, aval, broadcast, cast, literal, make_constant, pair, work_dtype
+from .._core.public_api import check_known, get_jitted, make_static_hashable, public_api
+from .._core.axes import insert_axes
 from .._core.select import choose_by
 from .._core.conversion import asarray, to_device
 from .._elementwise.ufuncs import exp, log, sign
@@ -39,14 +39,14 @@ def _range_dtype(call: str, dtype: Any, *xs: Any) -> tuple[np.dtype, np.dtype]:
     return work_dtype(d), d if dtype is None else resolve_requested_dtype(dtype)
 
 
-def _on_device(plain: Any) -> Any:
+def _accept_device(plain: Any) -> Any:
     """`linspace` as it is shown: a device is no part of the program."""
     to = rename_errors(to_device, plain.__name__)
 
     def call(*args: Any, device: Any = None, **kwargs: Any) -> Any:
         args, kwargs = make_static_hashable(plain, args, kwargs)
         try:
-            out = compiled(plain)(*args, **kwargs)
+            out = get_jitted(plain)(*args, **kwargs)
         except ValueError:
             check_known(plain, args, kwargs)
             raise
@@ -56,7 +56,7 @@ def _on_device(plain: Any) -> Any:
     return call
 
 
-@public_api("num", "endpoint", "retstep", "dtype", "axis", wrap=_on_device, entries=_RANGE)
+@public_api("num", "endpoint", "retstep", "dtype", "axis", wrap=_accept_device, entries=_RANGE)
 def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, retstep: bool = False,
              dtype: DTypeLike | None = None, axis: int = 0, *, device: Any = None) -> Any:
     """Numbers with equal distances from one bound to the other.
@@ -96,7 +96,7 @@ def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
     step = lax.div(gap, literal(parts, d)) if parts > 0 else lax.mul(gap, literal(np.nan, d))
     whole = (num, *shape)
     if num == 0:
-        out = lax.broadcast_in_dim(fixed(0, d), whole, ())
+        out = lax.broadcast_in_dim(make_constant(0, d), whole, ())
     elif parts == 0:
         out = broadcast(start, shape, whole)
     else:
@@ -142,7 +142,7 @@ def logspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
     d, final = _range_dtype("logspace", dtype, start, stop, *(() if plain else (base,)))
     if aval("logspace", base, 4).shape:
         base, start, stop = alike("logspace", [cast(x, d) for x in (base, start, stop)])
-        base = with_axes(base, (check_axis("logspace", axis, len(typeof(base).shape) + 1),))
+        base = insert_axes(base, (check_axis("logspace", axis, len(typeof(base).shape) + 1),))
     return cast(power(cast(base, d), linspace(start, stop, num, endpoint, False, d, axis)), final)
 
 
@@ -170,17 +170,17 @@ def geomspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool =
     if dtypes.is_complex(d):
         ratio = log(lax.div(stop, start))
         ramp = linspace(literal(0, d), ratio, num, endpoint, False, d, 0)
-        out = lax.mul(*_common(start, exp(ramp)))
+        out = lax.mul(*_broadcast_bounds(start, exp(ramp)))
     else:
         turn = sign(start)
         # no ratio leads from or to 0; its logarithm would leave zeros behind
         first, last = (choose_by(lax.eq(x, literal(0, d)), literal(np.nan, d), log(x)) for x in (start * turn, stop * turn))
         out = exp(linspace(first, last, num, endpoint, False, d, 0))
-        out = lax.mul(*_common(turn, out))
+        out = lax.mul(*_broadcast_bounds(turn, out))
     return cast(moveaxis(out, 0, axis) if axis != 0 else out, final)
 
 
-def _common(x: Any, y: Any) -> tuple[Any, Any]:
+def _broadcast_bounds(x: Any, y: Any) -> tuple[Any, Any]:
     """Return the bounds in one shape, with a new first axis."""
     shape, rank = typeof(x).shape, len(typeof(y).shape)
     return pair("geomspace", lax.reshape(x, (*[1] * (rank - len(shape)), *shape)) if shape else x, y)

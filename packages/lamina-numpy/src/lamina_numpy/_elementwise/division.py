@@ -18,7 +18,7 @@ __all__ = ["divmod", "floor_divide", "fmod", "mod", "remainder"]
 _I32 = np.dtype("int32")
 
 
-def _ordered_pair(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
+def _promote_ordered(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
     """`pair` on real numbers, and their dtype; truth values count as the int32 0 and 1."""
     x, y = pair(call, x, y)
     d = typeof(x).dtype
@@ -29,7 +29,7 @@ def _ordered_pair(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
     return x, y, d
 
 
-def _nonzero(x: Any, d: np.dtype) -> Any:
+def _is_nonzero(x: Any, d: np.dtype) -> Any:
     return lax.ne(x, literal(0, d))
 
 
@@ -40,11 +40,11 @@ def _python_rem(x: Any, y: Any, d: np.dtype) -> Any:
     return lax.select(lax.bitwise_and(differ, lax.ne(r, zero)), lax.add(r, y), r)
 
 
-def _zero_by_zero(r: Any, y: Any, d: np.dtype) -> Any:
+def _fix_zero_divisor(r: Any, y: Any, d: np.dtype) -> Any:
     """The remainder `r`, and 0 where the divisor `y` is the integer 0, as NumPy has it."""
     if dtypes.is_inexact(d) or type(y) is int and y:
         return r
-    return choose_by(_nonzero(y, d), r, literal(0, d))
+    return choose_by(_is_nonzero(y, d), r, literal(0, d))
 
 
 @public_api(entries=PAIRWISE)
@@ -66,13 +66,13 @@ def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
     >>> floor_divide(-7.5, 2)
     Array(-4., dtype=float32, weak_type=True)
     """
-    x, y, d = _ordered_pair("floor_divide", x, y)
+    x, y, d = _promote_ordered("floor_divide", x, y)
     if dtypes.issubdtype(d, np.unsignedinteger):
         return lax.div(x, y)
     if dtypes.is_integer(d):
         q = lax.div(x, y)
         differ = lax.ne(lax.sign(x), lax.sign(y))
-        off = lax.bitwise_and(differ, _nonzero(lax.rem(x, y), d))
+        off = lax.bitwise_and(differ, _is_nonzero(lax.rem(x, y), d))
         return lax.select(off, lax.sub(q, literal(1, d)), q)
     r, zero = lax.rem(x, y), literal(0, d)  # of C, below x in size: with Python's remainder -1 // inf would be inf / inf
     q = lax.div(lax.sub(x, r), y)
@@ -97,10 +97,10 @@ def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
     >>> remainder(np.array([7, -7]), 3)
     Array([1, 2], dtype=int32)
     """
-    x, y, d = _ordered_pair("remainder", x, y)
+    x, y, d = _promote_ordered("remainder", x, y)
     if dtypes.issubdtype(d, np.unsignedinteger):
-        return _zero_by_zero(lax.rem(x, y), y, d)
-    return _zero_by_zero(_python_rem(x, y, d), y, d)
+        return _fix_zero_divisor(lax.rem(x, y), y, d)
+    return _fix_zero_divisor(_python_rem(x, y, d), y, d)
 
 
 mod = remainder
@@ -121,8 +121,8 @@ def fmod(x: ArrayLike, y: ArrayLike, /) -> Array:
     >>> fmod(np.array([7, -7]), 3)
     Array([ 1, -1], dtype=int32)
     """
-    x, y, d = _ordered_pair("fmod", x, y)
-    return _zero_by_zero(lax.rem(x, y), y, d)
+    x, y, d = _promote_ordered("fmod", x, y)
+    return _fix_zero_divisor(lax.rem(x, y), y, d)
 
 
 @public_api(entries=PAIRWISE)

@@ -9,9 +9,9 @@ from lamina_ir.extend import fill_docstring, docstring_entries
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._core.promotion import aval, cast, equation, literal, promote_pair, no_out, pair, promote_all
+from .._core.promotion import aval, cast, equation, literal, pair, promote_all, promote_pair, refuse_out
 from .._core.public_api import public_api
-from .._core.ufunc_types import Binary, Predicate, Unary, binary, unary
+from .._core.ufunc_types import Binary, Predicate, Unary, make_binary, make_unary
 from .._core.select import truth
 from .._core.conversion import asarray
 from ._docstrings import PAIR, PAIR_RAISES, docstring, ELEMENTWISE, PAIRWISE
@@ -27,15 +27,15 @@ __all__ = ["allclose", "array_equal", "array_equiv", "bitwise_and", "bitwise_cou
 _BOOLS = "Boolean array of the shape `x` and `y` broadcast to."
 
 
-def _equality(name: str, prim: Any, says: str, example: str) -> Binary:
+def _make_equality(name: str, prim: Any, says: str, example: str) -> Binary:
     def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y = pair(name, x, y)
         return equation(prim, x, y)
     doc = docstring(says, PAIR, _BOOLS + " NaN is equal to nothing.", PAIR_RAISES, f"meaning of `numpy.{name}`.", example)
-    return binary(name, doc, op)
+    return make_binary(name, doc, op)
 
 
-def _order(name: str, prim: Any, says: str, example: str) -> Binary:
+def _make_order(name: str, prim: Any, says: str, example: str) -> Binary:
     def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y, d = promote_pair(name, x, y)
         if d.kind == "c":  # by real part, then imaginary part, as NumPy
@@ -45,41 +45,41 @@ def _order(name: str, prim: Any, says: str, example: str) -> Binary:
         return equation(prim, x, y)
     returns = _BOOLS + " False if either is NaN; complex numbers are ordered by\n  real, then by imaginary part."
     doc = docstring(says, PAIR, returns, PAIR_RAISES, f"meaning of `numpy.{name}`.", example)
-    return binary(name, doc, op)
+    return make_binary(name, doc, op)
 
 
-equal = _equality("equal", prims.eq_p, "Whether `x == y`, elementwise.",
-                  ">>> equal(np.array([1., np.nan]), np.array([1., np.nan]))\nArray([ True, False], dtype=bool)")
-not_equal = _equality("not_equal", prims.ne_p, "Whether `x != y`, elementwise.",
-                      ">>> not_equal(np.array([1, 2]), 1.0)\nArray([False,  True], dtype=bool)")
-less = _order("less", prims.lt_p, "Whether `x < y`, elementwise.",
-              ">>> less(np.array([1, 2]), 2)\nArray([ True, False], dtype=bool)")
-less_equal = _order("less_equal", prims.le_p, "Whether `x <= y`, elementwise.",
-                    ">>> less_equal(np.array([1, 2]), 1)\nArray([ True, False], dtype=bool)")
-greater = _order("greater", prims.gt_p, "Whether `x > y`, elementwise.",
-                 ">>> greater(np.array([1, 2]), 1)\nArray([False,  True], dtype=bool)")
-greater_equal = _order("greater_equal", prims.ge_p, "Whether `x >= y`, elementwise.",
-                       ">>> greater_equal(np.array([1, 2]), 2)\nArray([False,  True], dtype=bool)")
+equal = _make_equality("equal", prims.eq_p, "Whether `x == y`, elementwise.",
+                       ">>> equal(np.array([1., np.nan]), np.array([1., np.nan]))\nArray([ True, False], dtype=bool)")
+not_equal = _make_equality("not_equal", prims.ne_p, "Whether `x != y`, elementwise.",
+                           ">>> not_equal(np.array([1, 2]), 1.0)\nArray([False,  True], dtype=bool)")
+less = _make_order("less", prims.lt_p, "Whether `x < y`, elementwise.",
+                   ">>> less(np.array([1, 2]), 2)\nArray([ True, False], dtype=bool)")
+less_equal = _make_order("less_equal", prims.le_p, "Whether `x <= y`, elementwise.",
+                         ">>> less_equal(np.array([1, 2]), 1)\nArray([ True, False], dtype=bool)")
+greater = _make_order("greater", prims.gt_p, "Whether `x > y`, elementwise.",
+                      ">>> greater(np.array([1, 2]), 1)\nArray([False,  True], dtype=bool)")
+greater_equal = _make_order("greater_equal", prims.ge_p, "Whether `x >= y`, elementwise.",
+                            ">>> greater_equal(np.array([1, 2]), 2)\nArray([False,  True], dtype=bool)")
 
 
-def _logical(name: str, on: Any, says: str, example: str) -> Binary:
+def _make_logical(name: str, on: Any, says: str, example: str) -> Binary:
     def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y = pair(name, truth(name, x, 0), truth(name, y, 1))
         return on(x, y)
     doc = docstring(says, {"x, y": "number or boolean arrays that broadcast to each other; NaN is true."}, _BOOLS, PAIR_RAISES,
                     f"meaning of `numpy.{name}`.", example)
-    return binary(name, doc, op)
+    return make_binary(name, doc, op)
 
 
-logical_and = _logical("logical_and", lax.bitwise_and, "Whether both are true (not zero).",
-                       ">>> logical_and(np.array([0, 0, 1, 1]), np.array([0, 2, 0, 2]))\n"
-                       "Array([False, False, False,  True], dtype=bool)")
-logical_or = _logical("logical_or", lax.bitwise_or, "Whether either is true (not zero).",
-                      ">>> logical_or(np.array([0, 0, 1, 1]), np.array([0, 2, 0, 2]))\n"
-                      "Array([False,  True,  True,  True], dtype=bool)")
-logical_xor = _logical("logical_xor", lax.bitwise_xor, "Whether exactly one is true (not zero).",
-                       ">>> logical_xor(np.array([0, 0, 1, 1]), np.array([0, 2, 0, 2]))\n"
-                       "Array([False,  True,  True, False], dtype=bool)")
+logical_and = _make_logical("logical_and", lax.bitwise_and, "Whether both are true (not zero).",
+                            ">>> logical_and(np.array([0, 0, 1, 1]), np.array([0, 2, 0, 2]))\n"
+                            "Array([False, False, False,  True], dtype=bool)")
+logical_or = _make_logical("logical_or", lax.bitwise_or, "Whether either is true (not zero).",
+                           ">>> logical_or(np.array([0, 0, 1, 1]), np.array([0, 2, 0, 2]))\n"
+                           "Array([False,  True,  True,  True], dtype=bool)")
+logical_xor = _make_logical("logical_xor", lax.bitwise_xor, "Whether exactly one is true (not zero).",
+                            ">>> logical_xor(np.array([0, 0, 1, 1]), np.array([0, 2, 0, 2]))\n"
+                            "Array([False,  True,  True, False], dtype=bool)")
 
 
 @public_api(entries=ELEMENTWISE)
@@ -108,7 +108,7 @@ def _need_bits(call: str, x: Any) -> np.dtype:
     return d
 
 
-def _bitwise(name: str, on: Any, says: str, example: str) -> Binary:
+def _make_bitwise(name: str, on: Any, says: str, example: str) -> Binary:
     def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y = pair(name, x, y)
         _need_bits(name, x)
@@ -117,15 +117,15 @@ def _bitwise(name: str, on: Any, says: str, example: str) -> Binary:
                     "Array of the shape `x` and `y` broadcast to, in the dtype they meet in.",
                     {**PAIR_RAISES, "DTypeError": "one of them holds floats or complex numbers."},
                     f"meaning of `numpy.{name}`.", example)
-    return binary(name, doc, op)
+    return make_binary(name, doc, op)
 
 
-bitwise_and = _bitwise("bitwise_and", lax.bitwise_and, "Bits set in both; `and` of booleans.",
-                       ">>> bitwise_and(np.array([0b0011]), 0b0101)\nArray([1], dtype=int32)")
-bitwise_or = _bitwise("bitwise_or", lax.bitwise_or, "Bits set in either; `or` of booleans.",
-                      ">>> bitwise_or(np.array([0b0011]), 0b0101)\nArray([7], dtype=int32)")
-bitwise_xor = _bitwise("bitwise_xor", lax.bitwise_xor, "Bits set in exactly one; `xor` of booleans.",
-                       ">>> bitwise_xor(np.array([0b0011]), 0b0101)\nArray([6], dtype=int32)")
+bitwise_and = _make_bitwise("bitwise_and", lax.bitwise_and, "Bits set in both; `and` of booleans.",
+                            ">>> bitwise_and(np.array([0b0011]), 0b0101)\nArray([1], dtype=int32)")
+bitwise_or = _make_bitwise("bitwise_or", lax.bitwise_or, "Bits set in either; `or` of booleans.",
+                           ">>> bitwise_or(np.array([0b0011]), 0b0101)\nArray([7], dtype=int32)")
+bitwise_xor = _make_bitwise("bitwise_xor", lax.bitwise_xor, "Bits set in exactly one; `xor` of booleans.",
+                            ">>> bitwise_xor(np.array([0b0011]), 0b0101)\nArray([6], dtype=int32)")
 
 
 @public_api(entries=ELEMENTWISE)
@@ -232,7 +232,7 @@ def bitwise_count(x: ArrayLike, /) -> Array:
     return cast(count, np.dtype("uint8"))
 
 
-def _all_false(a: Any) -> Any:
+def _make_all_false(a: Any) -> Any:
     return lax.broadcast_in_dim(np.False_, a.shape, ())
 
 
@@ -296,30 +296,30 @@ def isinf(x: ArrayLike, /) -> Array:
         return lax.eq(lax.abs(x), literal(np.inf, a.dtype))
     if dtypes.is_complex(a.dtype):
         return lax.bitwise_or(isinf(lax.real(x)), isinf(lax.imag(x)))
-    return _all_false(a)
+    return _make_all_false(a)
 
 
-def _is_inf(name: str, value: float, says: str, example: str) -> Unary:
+def _make_is_inf(name: str, value: float, says: str, example: str) -> Unary:
     def op(x: ArrayLike, /, out: None = None) -> Array:
-        no_out(name, out)
+        refuse_out(name, out)
         a = aval(name, x)
         if dtypes.is_complex(a.dtype):
             raise ValueError(f"{name}: not defined for complex numbers; got {a.str_long()}")
-        return lax.eq(x, literal(value, a.dtype)) if dtypes.is_float(a.dtype) else _all_false(a)
+        return lax.eq(x, literal(value, a.dtype)) if dtypes.is_float(a.dtype) else _make_all_false(a)
     doc = docstring(says, {"x": "real or boolean array.", "out": "not supported, must be None: arrays never change."},
                     "Boolean array of the shape of `x`; False for booleans and integers.",
                     {"ValueError": "`x` holds complex numbers.", "TypeError": "`x` is neither an array nor a number.",
                      "NotImplementedError": "`out` is given."}, f"meaning of `numpy.{name}`.", example)
-    return unary(name, doc, op)
+    return make_unary(name, doc, op)
 
 
-isposinf = _is_inf("isposinf", np.inf, "Whether each element is plus infinity.",
-                   ">>> isposinf(np.array([1., np.inf, -np.inf]))\nArray([False,  True, False], dtype=bool)")
-isneginf = _is_inf("isneginf", -np.inf, "Whether each element is minus infinity.",
-                   ">>> isneginf(np.array([1., np.inf, -np.inf]))\nArray([False, False,  True], dtype=bool)")
+isposinf = _make_is_inf("isposinf", np.inf, "Whether each element is plus infinity.",
+                        ">>> isposinf(np.array([1., np.inf, -np.inf]))\nArray([False,  True, False], dtype=bool)")
+isneginf = _make_is_inf("isneginf", -np.inf, "Whether each element is minus infinity.",
+                        ">>> isneginf(np.array([1., np.inf, -np.inf]))\nArray([False, False,  True], dtype=bool)")
 
 
-def _imaginary_part_is(name: str, prim: Any, says: str, otherwise: bool, example: str) -> Predicate:
+def _make_imaginary_test(name: str, prim: Any, says: str, otherwise: bool, example: str) -> Predicate:
     def op(x: ArrayLike) -> Array:
         y = imag(x)
         return equation(prim, y, literal(0, typeof(y).dtype))
@@ -329,10 +329,10 @@ def _imaginary_part_is(name: str, prim: Any, says: str, otherwise: bool, example
     return public_api(name=name, doc=doc)(op)
 
 
-iscomplex = _imaginary_part_is("iscomplex", prims.ne_p, "Whether each element has an imaginary part other than zero.",
-                               False, ">>> iscomplex(np.array([1 + 2j, 3]))\nArray([ True, False], dtype=bool)")
-isreal = _imaginary_part_is("isreal", prims.eq_p, "Whether the imaginary part of each element is zero.", True,
-                            ">>> isreal(np.array([1 + 2j, 3]))\nArray([False,  True], dtype=bool)")
+iscomplex = _make_imaginary_test("iscomplex", prims.ne_p, "Whether each element has an imaginary part other than zero.",
+                                 False, ">>> iscomplex(np.array([1 + 2j, 3]))\nArray([ True, False], dtype=bool)")
+isreal = _make_imaginary_test("isreal", prims.eq_p, "Whether the imaginary part of each element is zero.", True,
+                              ">>> isreal(np.array([1 + 2j, 3]))\nArray([False,  True], dtype=bool)")
 
 
 _OBJECT = {**ELEMENTWISE, **docstring_entries("""
@@ -455,7 +455,7 @@ def _product(x: Any, y: Any) -> Any:
     return lax.mul(x, y)
 
 
-def _every(x: Any) -> Any:
+def _reduce_all(x: Any) -> Any:
     return lax.reduce_and(x, tuple(range(len(typeof(x).shape))))
 
 
@@ -474,10 +474,10 @@ def allclose(a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLik
     >>> allclose(np.array([1.0, 2.0]), np.array([1.0, 2.0 + 1e-6]))
     Array(True, dtype=bool)
     """
-    return _every(isclose(a, b, rtol, atol, equal_nan))
+    return _reduce_all(isclose(a, b, rtol, atol, equal_nan))
 
 
-def _arrays(*xs: Any) -> list[Any]:
+def _to_arrays(*xs: Any) -> list[Any]:
     return [asarray(x) if isinstance(x, (list, tuple, range)) else x for x in xs]
 
 
@@ -500,14 +500,14 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     >>> array_equal(np.array([1, 2]), 1)
     Array(False, dtype=bool)
     """
-    a1, a2 = _arrays(a1, a2)
+    a1, a2 = _to_arrays(a1, a2)
     if aval("array_equal", a1).shape != aval("array_equal", a2, 1).shape:
         return lax.convert_element_type(np.False_, dtypes.BOOL)
     x, y = pair("array_equal", a1, a2)
     same = lax.eq(x, y)
     if equal_nan:
         same = lax.bitwise_or(same, lax.bitwise_and(lax.ne(x, x), lax.ne(y, y)))
-    return _every(same)
+    return _reduce_all(same)
 
 
 @public_api()
@@ -526,9 +526,9 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     >>> array_equiv(np.array([1, 1]), 1)
     Array(True, dtype=bool)
     """
-    a1, a2 = _arrays(a1, a2)
+    a1, a2 = _to_arrays(a1, a2)
     try:
         x, y = pair("array_equiv", *promote_all("array_equiv", [a1, a2]))
     except ValueError:
         return lax.convert_element_type(np.False_, dtypes.BOOL)
-    return _every(lax.eq(x, y))
+    return _reduce_all(lax.eq(x, y))

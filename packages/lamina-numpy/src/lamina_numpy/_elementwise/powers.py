@@ -9,7 +9,7 @@ from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import rename_errors, typeof
 
 from .._core.promotion import alike, aval, cast, convert, inexact_pair, is_staging, literal, pair
-from .._core.public_api import compiled, public_api
+from .._core.public_api import get_jitted, public_api
 from .._core.select import choose_by
 from ._docstrings import PAIRWISE
 
@@ -27,25 +27,25 @@ def _int_power(x: Any, y: Any, d: np.dtype, weak: bool) -> Any:
     signed = not dtypes.issubdtype(d, np.unsignedinteger)
     size = lax.abs(y) if signed else y
 
-    def some_left(state: Any) -> Any:
+    def is_any_left(state: Any) -> Any:
         left = lax.ne(state[1], zero)
         return lax.reduce_or(left, tuple(range(len(typeof(left).shape))))
 
-    def one_bit(state: Any) -> Any:
+    def multiply_bit(state: Any) -> Any:
         base, left, out = state
         out = lax.select(lax.ne(lax.bitwise_and(left, one), zero), lax.mul(out, base), out)
         return lax.mul(base, base), lax.shift_right_logical(left, one), out
     state = x, size, cast(lax.full(typeof(x).shape, 1, d), d, weak)
     for _ in range(_AT_ONCE):
-        state = one_bit(state)
-    *_, out = lax.while_loop(some_left, one_bit, state)
+        state = multiply_bit(state)
+    *_, out = lax.while_loop(is_any_left, multiply_bit, state)
     if not signed:
         return out
     gone = lax.bitwise_and(lax.lt(y, zero), lax.ne(lax.abs(x), one))
     return choose_by(gone, zero, out)
 
 
-def _by_exponent(plain: Any) -> Any:
+def _dispatch_exponent(plain: Any) -> Any:
     """Return the exported `power`, in which a Python int exponent is static."""
     named = rename_errors(plain)
     of_int = jit(named, static_argnums=1, inline=True)
@@ -53,11 +53,11 @@ def _by_exponent(plain: Any) -> Any:
     def call(x: Any, y: Any, /) -> Any:
         if is_staging():
             return named(x, y)
-        return of_int(x, y) if type(y) is int else compiled(plain)(x, y)
+        return of_int(x, y) if type(y) is int else get_jitted(plain)(x, y)
     return call
 
 
-@public_api(wrap=_by_exponent)
+@public_api(wrap=_dispatch_exponent)
 def power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """`x` to the power `y`.
 

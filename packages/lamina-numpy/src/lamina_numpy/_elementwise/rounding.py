@@ -8,9 +8,9 @@ from lamina_ir import DTypeError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import as_int, typeof
 
-from .._core.promotion import aval, convert, literal, need_real, no_out, to_inexact
+from .._core.promotion import aval, convert, literal, need_real, refuse_out, to_inexact
 from .._core.public_api import public_api
-from .._core.ufunc_types import Unary, unary
+from .._core.ufunc_types import Unary, make_unary
 from .._core.select import choose_by
 from ._docstrings import docstring, ELEMENTWISE
 from .ufuncs import positive
@@ -18,14 +18,14 @@ from .ufuncs import positive
 __all__ = ["around", "ceil", "fix", "floor", "modf", "rint", "round", "round_", "trunc"]
 
 
-def _round_already(name: str, x: Any) -> Any:
+def _check_round(name: str, x: Any) -> Any:
     """Integers and truth values, which are round."""
     if dtypes.is_key(typeof(x).dtype):
         raise DTypeError(f"{name}: keys are no numbers; got {typeof(x).str_long()}. random.key_data(keys) gives their words")
     return positive(x)
 
 
-def _rounding(name: str, on: Any, says: str, example: str) -> Unary:
+def _make_rounding(name: str, on: Any, says: str, example: str) -> Unary:
     """One equation on floats; integers are round already."""
     def op(x: ArrayLike, /) -> Array:
         d = aval(name, x).dtype
@@ -33,12 +33,12 @@ def _rounding(name: str, on: Any, says: str, example: str) -> Unary:
             raise DTypeError(f"{name}: complex numbers have no order to round in; got {typeof(x).str_long()}. Take real "
                              "and imag first")
         if not dtypes.is_float(d):
-            return _round_already(name, x)
+            return _check_round(name, x)
         return on(x)
     doc = docstring(says, {"x": "real or boolean array."}, "Array of the shape and dtype of `x`.",
                     {"TypeError": "`x` is neither an array nor a number.", "DTypeError": "`x` holds complex numbers."},
                     f"meaning of `numpy.{name}`.", example, "zero.")
-    return unary(name, doc, op)
+    return make_unary(name, doc, op)
 
 
 @public_api(entries=ELEMENTWISE)
@@ -65,10 +65,10 @@ def rint(x: ArrayLike, /) -> Array:
     return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
 
 
-floor = _rounding("floor", lax.floor, "Largest whole number that is not above each element.",
-                  ">>> floor(np.array([1.5, -1.5]))\nArray([ 1., -2.], dtype=float32)")
-ceil = _rounding("ceil", lax.ceil, "Smallest whole number that is not below each element.",
-                 ">>> ceil(np.array([1.5, -1.5]))\nArray([ 2., -1.], dtype=float32)")
+floor = _make_rounding("floor", lax.floor, "Largest whole number that is not above each element.",
+                       ">>> floor(np.array([1.5, -1.5]))\nArray([ 1., -2.], dtype=float32)")
+ceil = _make_rounding("ceil", lax.ceil, "Smallest whole number that is not below each element.",
+                      ">>> ceil(np.array([1.5, -1.5]))\nArray([ 2., -1.], dtype=float32)")
 
 
 @public_api("decimals", "out")
@@ -94,14 +94,14 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     >>> round(1234.0, -2)
     Array(1200., dtype=float32, weak_type=True)
     """
-    no_out("round", out)
+    refuse_out("round", out)
     decimals = as_int("round", "decimals", decimals)
     d = aval("round", a).dtype
     if not dtypes.is_inexact(d):
         if decimals < 0:
             raise NotImplementedError(f"round: integers cannot be rounded to {decimals} decimals; convert to float "
                                       "first")
-        return _round_already("round", a)
+        return _check_round("round", a)
     if dtypes.is_complex(d):
         return lax.complex(round(lax.real(a), decimals), round(lax.imag(a), decimals))
     if not decimals:
@@ -110,11 +110,11 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
         return convert(round(convert(a, np.dtype("float32")), decimals), d)
     scale, even = literal(10.0 ** abs(decimals), d), lax.RoundingMethod.TO_NEAREST_EVEN
     if decimals < 0:
-        return lax.mul(lax.round(_divided(a, scale), even), scale)
-    return _divided(lax.round(lax.mul(a, scale), even), scale)
+        return lax.mul(lax.round(_divide(a, scale), even), scale)
+    return _divide(lax.round(lax.mul(a, scale), even), scale)
 
 
-def _divided(x: Any, by: Any) -> Any:
+def _divide(x: Any, by: Any) -> Any:
     """`x / by`, rounded once: compilers take a division by a number that they know for a product with its inverse."""
     return lax.div(x, choose_by(lax.ne(x, x), x, by))
 
@@ -140,7 +140,7 @@ def trunc(x: ArrayLike) -> Array:
     d = aval("trunc", x).dtype
     need_real("trunc", x)
     if not dtypes.is_inexact(d):
-        return _round_already("trunc", x)
+        return _check_round("trunc", x)
     return lax.select(lax.lt(x, literal(0, d)), lax.ceil(x), lax.floor(x))
 
 
@@ -161,7 +161,7 @@ def fix(x: ArrayLike, out: None = None) -> Array:
     >>> fix(np.array([1.7, -1.7]))
     Array([ 1., -1.], dtype=float32)
     """
-    no_out("fix", out)
+    refuse_out("fix", out)
     return trunc(x)
 
 
@@ -183,7 +183,7 @@ def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     >>> modf(np.array([1.5, -1.5]))
     (Array([ 0.5, -0.5], dtype=float32), Array([ 1., -1.], dtype=float32))
     """
-    no_out("modf", out)
+    refuse_out("modf", out)
     x = to_inexact("modf", x)
     d = typeof(x).dtype
     need_real("modf", x)

@@ -12,7 +12,7 @@ from lamina_tracing.extend import max_and_gap, complex_logaddexp, typeof
 
 from .._core.promotion import aval, cast, inexact_pair, literal, need_real, pair, to_inexact
 from .._core.public_api import public_api
-from .._core.ufunc_types import Binary, binary
+from .._core.ufunc_types import Binary, make_binary
 from .._core.select import choose_by
 from ._docstrings import docstring, ELEMENTWISE, PAIRWISE
 from .ufuncs import abs, clip, positive
@@ -235,7 +235,7 @@ _LAYOUT = {np.dtype("float16"): (10, 5, 15), dtypes.bfloat16: (7, 8, 127), np.dt
            np.dtype("float64"): (52, 11, 1023)}
 
 
-def _layout(call: str, x: Any) -> tuple[int, int, int, np.dtype]:
+def _get_layout(call: str, x: Any) -> tuple[int, int, int, np.dtype]:
     """(bits of the fraction, bits of the exponent, its bias, integers as wide) of a float array."""
     d = typeof(x).dtype
     if d not in _LAYOUT:
@@ -307,7 +307,7 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """
     x = to_inexact("frexp", x)
     d = typeof(x).dtype
-    bits, width, bias, whole = _layout("frexp", x)
+    bits, width, bias, whole = _get_layout("frexp", x)
     # On the bits alone: arithmetic may take subnormal numbers for zero.
     raw = lax.bitcast_convert_type(x, whole)
     low = literal((1 << bits) - 1, whole)
@@ -344,7 +344,7 @@ def spacing(x: ArrayLike, /) -> Array:
     """
     x = to_inexact("spacing", x)
     d = typeof(x).dtype
-    bits, width, _, whole = _layout("spacing", x)
+    bits, width, _, whole = _get_layout("spacing", x)
     # On the bits alone: arithmetic may take subnormal numbers for zero. The last bit of a number with exponent field f has
     # field f - bits, or, where that is none of a normal number, is the subnormal with bit f - 1.
     raw = lax.bitcast_convert_type(x, whole)
@@ -361,7 +361,7 @@ def spacing(x: ArrayLike, /) -> Array:
     return choose_by(lax.ge(size, literal(infinite, whole)), literal(np.nan, d), out)
 
 
-def _ignore_nan(name: str, on: Any, says: str, example: str) -> Binary:
+def _make_ignore_nan(name: str, on: Any, says: str, example: str) -> Binary:
     def op(x1: ArrayLike, x2: ArrayLike) -> Array:
         x, y = pair(name, x1, x2)
         out = on(x, y)
@@ -373,13 +373,13 @@ def _ignore_nan(name: str, on: Any, says: str, example: str) -> Binary:
                     {"ShapeError": "`x1` and `x2` do not broadcast to each other.",
                      "TypeError": "one of them is neither an array nor a number."}, f"meaning of `numpy.{name}`.", example,
                     "goes to the element that was taken; half to each where both are equal.")
-    return binary(name, doc, op)
+    return make_binary(name, doc, op)
 
 
-fmax = _ignore_nan("fmax", lax.max, "Larger of two elements, ignoring NaN.",
-                   ">>> fmax(np.array([1., np.nan]), 2.0)\nArray([2., 2.], dtype=float32)")
-fmin = _ignore_nan("fmin", lax.min, "Smaller of two elements, ignoring NaN.",
-                   ">>> fmin(np.array([1., np.nan]), 2.0)\nArray([1., 2.], dtype=float32)")
+fmax = _make_ignore_nan("fmax", lax.max, "Larger of two elements, ignoring NaN.",
+                        ">>> fmax(np.array([1., np.nan]), 2.0)\nArray([2., 2.], dtype=float32)")
+fmin = _make_ignore_nan("fmin", lax.min, "Smaller of two elements, ignoring NaN.",
+                        ">>> fmin(np.array([1., np.nan]), 2.0)\nArray([1., 2.], dtype=float32)")
 
 
 @public_api("copy", entries=ELEMENTWISE)
@@ -421,7 +421,7 @@ _INTEGERS = {**PAIRWISE, **docstring_entries("""
     """)}
 
 
-def _whole_pair(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
+def _promote_integers(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
     x, y = pair(call, x, y)
     d = typeof(x).dtype
     if not dtypes.is_integer(d):
@@ -446,11 +446,11 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     >>> gcd(np.array([12, -18]), 8)
     Array([4, 2], dtype=int32)
     """
-    x, y, d = _whole_pair("gcd", x1, x2)
+    x, y, d = _promote_integers("gcd", x1, x2)
     x, y = abs(x), abs(y)
     zero = literal(0, d)
 
-    def some_left(state: tuple[Any, Any]) -> Any:
+    def is_any_left(state: tuple[Any, Any]) -> Any:
         left = lax.ne(state[1], zero)
         return lax.reduce_or(left, tuple(range(len(typeof(left).shape))))
 
@@ -458,7 +458,7 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
         a, b = state
         done = lax.eq(b, zero)
         return choose_by(done, a, b), choose_by(done, zero, lax.rem(a, choose_by(done, literal(1, d), b)))
-    return abs(lax.while_loop(some_left, step, (x, y))[0])  # the lowest integer is its own negative
+    return abs(lax.while_loop(is_any_left, step, (x, y))[0])  # the lowest integer is its own negative
 
 
 @public_api(entries=_INTEGERS)
@@ -475,7 +475,7 @@ def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     >>> lcm(np.array([4, -6]), 10)
     Array([20, 30], dtype=int32)
     """
-    x, y, d = _whole_pair("lcm", x1, x2)
+    x, y, d = _promote_integers("lcm", x1, x2)
     g = gcd(x, y)
     zero = literal(0, d)
     none = lax.eq(g, zero)

@@ -1,7 +1,7 @@
 """Elementwise mathematics: each function is a few equations after promotion.
 
 Tables make the functions that are one equation; the rest are written out. `_powers.py`, `_division.py` and
-`_rounding.py` hold theirs. Names and meanings follow NumPy; angles are in radians unless a name says degrees.
+`rounding.py` hold theirs. Names and meanings follow NumPy; angles are in radians unless a name says degrees.
 """
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from lamina_ir import DTypeError, dtypes, prims
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._core.promotion import aval, convert, equation, fixed, inexact_pair, literal, promote_pair, retyped, to_inexact
+from .._core.promotion import (aval, convert, equation, inexact_pair, literal, make_constant, promote_pair, retype,
+                               to_inexact)
 from .._core.public_api import public_api
-from .._core.ufunc_types import Binary, Unary, binary, unary
+from .._core.ufunc_types import Binary, Unary, make_binary, make_unary
 from ._docstrings import PAIR, PAIR_RAISES, docstring, ELEMENTWISE, PAIRWISE
 
 __all__ = ["abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
@@ -36,18 +37,19 @@ _FLOAT_MET = ("Array of the shape `x` and `y` broadcast to, in the dtype they me
 _NO_NUMBER = {"TypeError": "`x` is neither an array nor a number."}
 
 
-def _unary(name: str, prim: Any, says: str, derivative: str, example: str) -> Unary:
+def _make_unary(name: str, prim: Any, says: str, derivative: str, example: str) -> Unary:
     """One equation on any number dtype."""
     def op(x: ArrayLike, /) -> Array:
         aval(name, x)
         return equation(prim, x)
     doc = docstring(says, {"x": "number array."}, _SAME, {**_NO_NUMBER, "DTypeError": "`x` holds booleans."},
                     f"meaning of `numpy.{name}`.", example, derivative)
-    return unary(name, doc, op)
+    return make_unary(name, doc, op)
 
 
-def _float_unary(name: str, prim: Any, says: str, derivative: str, example: str, *, x: str = "number array", more: str = "",
-                 refuses: str = "") -> Unary:
+def _make_float_unary(name: str, prim: Any, says: str, derivative: str, example: str, *, x: str = "number array",
+                      more: str = "",
+                      refuses: str = "") -> Unary:
     """One equation in float."""
     raises = {**_NO_NUMBER, "DTypeError": f"`x` holds {refuses}."} if refuses else _NO_NUMBER
     doc = docstring(says, {"x": f"{x}; booleans and integers become float."}, _FLOAT + more.replace(" ", "\n  ", 1), raises,
@@ -55,21 +57,21 @@ def _float_unary(name: str, prim: Any, says: str, derivative: str, example: str,
 
     def op(x: ArrayLike, /) -> Array:
         return equation(prim, to_inexact(name, x))
-    return unary(name, doc, op)
+    return make_unary(name, doc, op)
 
 
-def _binary(name: str, prim: Any, says: str, example: str) -> Binary:
+def _make_binary(name: str, prim: Any, says: str, example: str) -> Binary:
     def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y, _ = promote_pair(name, x, y)
         return equation(prim, x, y)
     doc = docstring(says, PAIR, _MET + " Complex numbers are ordered by real,\n  then by imaginary part.", PAIR_RAISES,
                     f"meaning of `numpy.{name}`.", example,
                     "goes to the element that was taken; half to each where both are equal.")
-    return binary(name, doc, op)
+    return make_binary(name, doc, op)
 
 
-def _arith(name: str, prim: Any, on_bool: Any, says: str, derivative: str, example: str) -> Binary:
-    """`_binary` whose meaning on booleans is logical."""
+def _make_arithmetic(name: str, prim: Any, on_bool: Any, says: str, derivative: str, example: str) -> Binary:
+    """Return a function as `_make_binary` does, with a logical meaning on booleans."""
     bool_ = dtypes.BOOL
 
     def op(x: ArrayLike, y: ArrayLike, /) -> Array:
@@ -81,93 +83,101 @@ def _arith(name: str, prim: Any, on_bool: Any, says: str, derivative: str, examp
         return equation(prim, x, y)
     raises = PAIR_RAISES if on_bool is not None else {**PAIR_RAISES, "DTypeError": "both hold booleans."}
     doc = docstring(says, PAIR, _MET + " Integers wrap around.", raises, f"meaning of `numpy.{name}`.", example, derivative)
-    return binary(name, doc, op)
+    return make_binary(name, doc, op)
 
 
-def _float_binary(name: str, prim: Any, says: str, derivative: str, example: str, *, x: str = PAIR["x, y"], more: str = "",
-                  refuses: str = "") -> Binary:
+def _make_float_binary(name: str, prim: Any, says: str, derivative: str, example: str, *, x: str = PAIR["x, y"],
+                       more: str = "",
+                       refuses: str = "") -> Binary:
     raises = {**PAIR_RAISES, "DTypeError": f"one of them holds {refuses}."} if refuses else PAIR_RAISES
     doc = docstring(says, {"x, y": x}, _FLOAT_MET + more, raises, f"meaning of `numpy.{name}`.", example, derivative)
 
     def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y = inexact_pair(name, x, y)
         return equation(prim, x, y)
-    return binary(name, doc, op)
+    return make_binary(name, doc, op)
 
 
-sin = _float_unary("sin", prims.sin_p, "Sine.", "`cos(x)`.",
-                   ">>> sin(np.array([0., np.pi / 2]))\nArray([0., 1.], dtype=float32)", x="number array, in radians")
-cos = _float_unary("cos", prims.cos_p, "Cosine.", "`-sin(x)`.",
-                   ">>> cos(np.array([0., np.pi]))\nArray([ 1., -1.], dtype=float32)", x="number array, in radians")
-tan = _float_unary("tan", prims.tan_p, "Tangent.", "`1 + tan(x)**2`.",
-                   ">>> tan(0.0)\nArray(0., dtype=float32, weak_type=True)", x="number array, in radians")
-arcsin = asin = _float_unary("arcsin", prims.asin_p, "Angle in [-pi/2, pi/2] whose sine is `x`.",
-                             "`1 / sqrt(1 - x**2)`, infinite at -1 and 1.",
-                             ">>> arcsin(np.array([0., 1., 2.]))\nArray([0.       , 1.5707964,       nan], dtype=float32)",
-                             more=" In radians; NaN for real `x` outside of [-1, 1].")
-arccos = acos = _float_unary("arccos", prims.acos_p, "Angle in [0, pi] whose cosine is `x`.",
-                             "`-1 / sqrt(1 - x**2)`, infinite at -1 and 1.",
-                             ">>> arccos(np.array([1., 0., 2.]))\nArray([0.       , 1.5707964,       nan], dtype=float32)",
-                             more=" In radians; NaN for real `x` outside of [-1, 1].")
-arctan = atan = _float_unary("arctan", prims.atan_p, "Angle in [-pi/2, pi/2] whose tangent is `x`.", "`1 / (1 + x**2)`.",
-                             ">>> arctan(np.array([1., np.inf]))\nArray([0.7853982, 1.5707964], dtype=float32)",
-                             more=" In radians.")
-sinh = _float_unary("sinh", prims.sinh_p, "Hyperbolic sine: `(exp(x) - exp(-x)) / 2`.", "`cosh(x)`.",
-                    ">>> sinh(1.0)\nArray(1.1752012, dtype=float32, weak_type=True)")
-cosh = _float_unary("cosh", prims.cosh_p, "Hyperbolic cosine: `(exp(x) + exp(-x)) / 2`.", "`sinh(x)`.",
-                    ">>> cosh(0.0)\nArray(1., dtype=float32, weak_type=True)")
-tanh = _float_unary("tanh", prims.tanh_p, "Hyperbolic tangent: `sinh(x) / cosh(x)`.", "`1 - tanh(x)**2`.",
-                    ">>> tanh(np.array([0., np.inf]))\nArray([0., 1.], dtype=float32)")
-arcsinh = asinh = _float_unary("arcsinh", prims.asinh_p, "Inverse of `sinh`.", "`1 / sqrt(x**2 + 1)`.",
-                               ">>> arcsinh(np.array([0., np.inf]))\nArray([ 0., inf], dtype=float32)")
-arccosh = acosh = _float_unary("arccosh", prims.acosh_p, "Inverse of `cosh`, not negative.",
-                               "`1 / sqrt(x**2 - 1)`, infinite at 1.",
-                               ">>> arccosh(np.array([1., 0.5]))\nArray([ 0., nan], dtype=float32)",
-                               more=" NaN for real `x` below 1.")
-arctanh = atanh = _float_unary("arctanh", prims.atanh_p, "Inverse of `tanh`.", "`1 / (1 - x**2)`.",
-                               ">>> arctanh(np.array([0., 1., 2.]))\nArray([ 0., inf, nan], dtype=float32)",
-                               more=" Infinite at -1 and 1, NaN for real `x` outside of them.")
-exp = _float_unary("exp", prims.exp_p, "e to the power of each element.", "`exp(x)`.",
-                   ">>> exp(np.array([0., -np.inf]))\nArray([1., 0.], dtype=float32)")
-exp2 = _float_unary("exp2", prims.exp2_p, "2 to the power of each element.", "`log(2) * exp2(x)`.",
-                    ">>> exp2(np.array([3, -1]))\nArray([8. , 0.5], dtype=float32)")
-expm1 = _float_unary("expm1", prims.expm1_p, "`exp(x) - 1`, accurate near zero.", "`exp(x)`.",
-                     ">>> expm1(1e-10)\nArray(1.e-10, dtype=float32, weak_type=True)")
-log = _float_unary("log", prims.log_p, "Natural logarithm.", "`1 / x`.",
-                   ">>> log(np.array([1., 0., -1.]))\nArray([  0., -inf,  nan], dtype=float32)",
-                   more=" Minus infinity at 0, NaN for negative real numbers.")
-log1p = _float_unary("log1p", prims.log1p_p, "`log(1 + x)`, accurate near zero.", "`1 / (1 + x)`.",
-                     ">>> log1p(np.array([1e-7, -1.]))\nArray([9.9999994e-08,          -inf], dtype=float32)",
-                     more=" Minus infinity at -1, NaN for real numbers below.")
-sqrt = _float_unary("sqrt", prims.sqrt_p, "Square root.", "`1 / (2 sqrt(x))`, infinite at 0.",
-                    ">>> sqrt(np.array([4, -1]))\nArray([ 2., nan], dtype=float32)", more=" NaN for negative real numbers.")
-cbrt = _float_unary("cbrt", prims.cbrt_p, "Cube root, with the sign of `x`.", "`1 / (3 cbrt(x)**2)`, infinite at 0.",
-                    ">>> cbrt(-8.0)\nArray(-2., dtype=float32, weak_type=True)", x="real array", refuses="complex numbers")
+sin = _make_float_unary("sin", prims.sin_p, "Sine.", "`cos(x)`.",
+                        ">>> sin(np.array([0., np.pi / 2]))\nArray([0., 1.], dtype=float32)",
+                        x="number array, in radians")
+cos = _make_float_unary("cos", prims.cos_p, "Cosine.", "`-sin(x)`.",
+                        ">>> cos(np.array([0., np.pi]))\nArray([ 1., -1.], dtype=float32)",
+                        x="number array, in radians")
+tan = _make_float_unary("tan", prims.tan_p, "Tangent.", "`1 + tan(x)**2`.",
+                        ">>> tan(0.0)\nArray(0., dtype=float32, weak_type=True)", x="number array, in radians")
+arcsin = asin = _make_float_unary("arcsin", prims.asin_p, "Angle in [-pi/2, pi/2] whose sine is `x`.",
+                                  "`1 / sqrt(1 - x**2)`, infinite at -1 and 1.",
+                                  ">>> arcsin(np.array([0., 1., 2.]))\nArray([0.       , 1.5707964,       nan], dtype=float32)",
+                                  more=" In radians; NaN for real `x` outside of [-1, 1].")
+arccos = acos = _make_float_unary("arccos", prims.acos_p, "Angle in [0, pi] whose cosine is `x`.",
+                                  "`-1 / sqrt(1 - x**2)`, infinite at -1 and 1.",
+                                  ">>> arccos(np.array([1., 0., 2.]))\nArray([0.       , 1.5707964,       nan], dtype=float32)",
+                                  more=" In radians; NaN for real `x` outside of [-1, 1].")
+arctan = atan = _make_float_unary("arctan", prims.atan_p, "Angle in [-pi/2, pi/2] whose tangent is `x`.",
+                                  "`1 / (1 + x**2)`.",
+                                  ">>> arctan(np.array([1., np.inf]))\nArray([0.7853982, 1.5707964], dtype=float32)",
+                                  more=" In radians.")
+sinh = _make_float_unary("sinh", prims.sinh_p, "Hyperbolic sine: `(exp(x) - exp(-x)) / 2`.", "`cosh(x)`.",
+                         ">>> sinh(1.0)\nArray(1.1752012, dtype=float32, weak_type=True)")
+cosh = _make_float_unary("cosh", prims.cosh_p, "Hyperbolic cosine: `(exp(x) + exp(-x)) / 2`.", "`sinh(x)`.",
+                         ">>> cosh(0.0)\nArray(1., dtype=float32, weak_type=True)")
+tanh = _make_float_unary("tanh", prims.tanh_p, "Hyperbolic tangent: `sinh(x) / cosh(x)`.", "`1 - tanh(x)**2`.",
+                         ">>> tanh(np.array([0., np.inf]))\nArray([0., 1.], dtype=float32)")
+arcsinh = asinh = _make_float_unary("arcsinh", prims.asinh_p, "Inverse of `sinh`.", "`1 / sqrt(x**2 + 1)`.",
+                                    ">>> arcsinh(np.array([0., np.inf]))\nArray([ 0., inf], dtype=float32)")
+arccosh = acosh = _make_float_unary("arccosh", prims.acosh_p, "Inverse of `cosh`, not negative.",
+                                    "`1 / sqrt(x**2 - 1)`, infinite at 1.",
+                                    ">>> arccosh(np.array([1., 0.5]))\nArray([ 0., nan], dtype=float32)",
+                                    more=" NaN for real `x` below 1.")
+arctanh = atanh = _make_float_unary("arctanh", prims.atanh_p, "Inverse of `tanh`.", "`1 / (1 - x**2)`.",
+                                    ">>> arctanh(np.array([0., 1., 2.]))\nArray([ 0., inf, nan], dtype=float32)",
+                                    more=" Infinite at -1 and 1, NaN for real `x` outside of them.")
+exp = _make_float_unary("exp", prims.exp_p, "e to the power of each element.", "`exp(x)`.",
+                        ">>> exp(np.array([0., -np.inf]))\nArray([1., 0.], dtype=float32)")
+exp2 = _make_float_unary("exp2", prims.exp2_p, "2 to the power of each element.", "`log(2) * exp2(x)`.",
+                         ">>> exp2(np.array([3, -1]))\nArray([8. , 0.5], dtype=float32)")
+expm1 = _make_float_unary("expm1", prims.expm1_p, "`exp(x) - 1`, accurate near zero.", "`exp(x)`.",
+                          ">>> expm1(1e-10)\nArray(1.e-10, dtype=float32, weak_type=True)")
+log = _make_float_unary("log", prims.log_p, "Natural logarithm.", "`1 / x`.",
+                        ">>> log(np.array([1., 0., -1.]))\nArray([  0., -inf,  nan], dtype=float32)",
+                        more=" Minus infinity at 0, NaN for negative real numbers.")
+log1p = _make_float_unary("log1p", prims.log1p_p, "`log(1 + x)`, accurate near zero.", "`1 / (1 + x)`.",
+                          ">>> log1p(np.array([1e-7, -1.]))\nArray([9.9999994e-08,          -inf], dtype=float32)",
+                          more=" Minus infinity at -1, NaN for real numbers below.")
+sqrt = _make_float_unary("sqrt", prims.sqrt_p, "Square root.", "`1 / (2 sqrt(x))`, infinite at 0.",
+                         ">>> sqrt(np.array([4, -1]))\nArray([ 2., nan], dtype=float32)",
+                         more=" NaN for negative real numbers.")
+cbrt = _make_float_unary("cbrt", prims.cbrt_p, "Cube root, with the sign of `x`.",
+                         "`1 / (3 cbrt(x)**2)`, infinite at 0.",
+                         ">>> cbrt(-8.0)\nArray(-2., dtype=float32, weak_type=True)", x="real array",
+                         refuses="complex numbers")
 
-negative = _unary("negative", prims.neg_p, "Minus `x`.", "linear.",
-                  ">>> negative(np.array([3, -1]))\nArray([-3,  1], dtype=int32)")
+negative = _make_unary("negative", prims.neg_p, "Minus `x`.", "linear.",
+                       ">>> negative(np.array([3, -1]))\nArray([-3,  1], dtype=int32)")
 
-add = _arith("add", prims.add_p, prims.or_p, "Sum; `or` of booleans.", "1 for both.",
-             ">>> add(np.array([1, 2]), 2.5)\nArray([3.5, 4.5], dtype=float32, weak_type=True)")
-multiply = _arith("multiply", prims.mul_p, prims.and_p, "Product; `and` of booleans.", "`y` for `x`, `x` for `y`.",
-                  ">>> multiply(np.array([[1.], [2.]]), np.array([3., 4.]))\n"
-                  "Array([[3., 4.],\n       [6., 8.]], dtype=float32)")
-subtract = _arith("subtract", prims.sub_p, None, "Difference.", "1 for `x`, -1 for `y`.",
-                  ">>> subtract(np.array([1, 2]), 3)\nArray([-2, -1], dtype=int32)")
-maximum = _binary("maximum", prims.max_p, "Larger of two elements; NaN where either is.",
-                  ">>> maximum(np.array([1., np.nan]), 2.0)\nArray([ 2., nan], dtype=float32)")
-minimum = _binary("minimum", prims.min_p, "Smaller of two elements; NaN where either is.",
-                  ">>> minimum(np.array([1., np.nan]), 2.0)\nArray([ 1., nan], dtype=float32)")
-true_divide = divide = _float_binary("true_divide", prims.div_p, "Quotient, in float.",
-                                     "`1 / y` for `x`, `-x / y**2` for `y`.",
-                                     ">>> true_divide(np.array([1, -1, 0]), np.array([2, 0, 0]))\n"
-                                     "Array([ 0.5, -inf,  nan], dtype=float32)",
-                                     more=" Infinite where `y` alone is 0, NaN where both are.")
-nextafter = _float_binary("nextafter", prims.nextafter_p, "Next float after `x` in the direction of `y`.",
-                          "none; asking for it raises MissingRuleError.",
-                          ">>> nextafter(1.0, 2.0)\nArray(1.0000001, dtype=float32, weak_type=True)",
-                          x="real arrays that broadcast to each other.", more=" `y` where both are equal.",
-                          refuses="complex numbers")
+add = _make_arithmetic("add", prims.add_p, prims.or_p, "Sum; `or` of booleans.", "1 for both.",
+                       ">>> add(np.array([1, 2]), 2.5)\nArray([3.5, 4.5], dtype=float32, weak_type=True)")
+multiply = _make_arithmetic("multiply", prims.mul_p, prims.and_p, "Product; `and` of booleans.",
+                            "`y` for `x`, `x` for `y`.",
+                            ">>> multiply(np.array([[1.], [2.]]), np.array([3., 4.]))\n"
+                            "Array([[3., 4.],\n       [6., 8.]], dtype=float32)")
+subtract = _make_arithmetic("subtract", prims.sub_p, None, "Difference.", "1 for `x`, -1 for `y`.",
+                            ">>> subtract(np.array([1, 2]), 3)\nArray([-2, -1], dtype=int32)")
+maximum = _make_binary("maximum", prims.max_p, "Larger of two elements; NaN where either is.",
+                       ">>> maximum(np.array([1., np.nan]), 2.0)\nArray([ 2., nan], dtype=float32)")
+minimum = _make_binary("minimum", prims.min_p, "Smaller of two elements; NaN where either is.",
+                       ">>> minimum(np.array([1., np.nan]), 2.0)\nArray([ 1., nan], dtype=float32)")
+true_divide = divide = _make_float_binary("true_divide", prims.div_p, "Quotient, in float.",
+                                          "`1 / y` for `x`, `-x / y**2` for `y`.",
+                                          ">>> true_divide(np.array([1, -1, 0]), np.array([2, 0, 0]))\n"
+                                          "Array([ 0.5, -inf,  nan], dtype=float32)",
+                                          more=" Infinite where `y` alone is 0, NaN where both are.")
+nextafter = _make_float_binary("nextafter", prims.nextafter_p, "Next float after `x` in the direction of `y`.",
+                               "none; asking for it raises MissingRuleError.",
+                               ">>> nextafter(1.0, 2.0)\nArray(1.0000001, dtype=float32, weak_type=True)",
+                               x="real arrays that broadcast to each other.", more=" `y` where both are equal.",
+                               refuses="complex numbers")
 
 
 @public_api(entries=PAIRWISE)
@@ -208,7 +218,7 @@ def positive(x: ArrayLike, /) -> Array:
     """
     a = aval("positive", x)
     if type(x) in (bool, int, float, complex):
-        return retyped(x, a.dtype, a.weak_type)
+        return retype(x, a.dtype, a.weak_type)
     return x  # type: ignore[return-value]  # an array, as `public_api` gives it
 
 
@@ -324,7 +334,7 @@ def reciprocal(x: ArrayLike, /) -> Array:
     return lax.integer_pow(x, -1)
 
 
-def _log(name: str, base: int, log_base: float) -> Unary:
+def _make_log(name: str, base: int, log_base: float) -> Unary:
     doc = docstring(f"Logarithm to base {base}.", {"x": "number array; booleans and integers become float."},
                     f"{_FLOAT}\n  Minus infinity at 0, NaN for negative real numbers.", _NO_NUMBER,
                     f"meaning of `numpy.{name}`.",
@@ -333,11 +343,11 @@ def _log(name: str, base: int, log_base: float) -> Unary:
 
     def op(x: ArrayLike, /) -> Array:
         y = lax.log(to_inexact(name, x))
-        return lax.div(y, fixed(log_base, typeof(y).dtype))
-    return unary(name, doc, op)
+        return lax.div(y, make_constant(log_base, typeof(y).dtype))
+    return make_unary(name, doc, op)
 
 
-log2, log10 = _log("log2", 2, _LN2), _log("log10", 10, _LN10)
+log2, log10 = _make_log("log2", 2, _LN2), _make_log("log10", 10, _LN10)
 
 
 @public_api(entries=ELEMENTWISE)
@@ -402,7 +412,7 @@ def imag(val: ArrayLike, /) -> Array:
     a = aval("imag", val)
     if dtypes.is_complex(a.dtype):
         return lax.imag(val)
-    return lax.broadcast_in_dim(fixed(0, a.dtype), a.shape, ())
+    return lax.broadcast_in_dim(make_constant(0, a.dtype), a.shape, ())
 
 
 @public_api("deg")
@@ -432,7 +442,7 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
     return rad2deg(out) if deg else out
 
 
-def _angle_unit(name: str, of: str, to: str, formula: str, factor: float, example: str) -> Unary:
+def _make_angle_unit(name: str, of: str, to: str, formula: str, factor: float, example: str) -> Unary:
     doc = docstring(f"{of.capitalize()} as {to}: `{formula}`.",
                     {"x": f"number array, in {of}; booleans and integers become float."}, f"{_FLOAT}\n  In {to}.",
                     _NO_NUMBER, f"meaning of `numpy.{name}`.", example, "linear.")
@@ -440,13 +450,13 @@ def _angle_unit(name: str, of: str, to: str, formula: str, factor: float, exampl
     def op(x: ArrayLike, /) -> Array:
         x = to_inexact(name, x)
         return lax.mul(x, literal(factor, typeof(x).dtype))
-    return unary(name, doc, op)
+    return make_unary(name, doc, op)
 
 
-deg2rad = _angle_unit("deg2rad", "degrees", "radians", "x * pi / 180", np.pi / 180,
-                      ">>> deg2rad(180)\nArray(3.1415927, dtype=float32, weak_type=True)")
-rad2deg = _angle_unit("rad2deg", "radians", "degrees", "x * 180 / pi", 180 / np.pi,
-                      ">>> rad2deg(np.pi)\nArray(180., dtype=float32, weak_type=True)")
+deg2rad = _make_angle_unit("deg2rad", "degrees", "radians", "x * pi / 180", np.pi / 180,
+                           ">>> deg2rad(180)\nArray(3.1415927, dtype=float32, weak_type=True)")
+rad2deg = _make_angle_unit("rad2deg", "radians", "degrees", "x * 180 / pi", 180 / np.pi,
+                           ">>> rad2deg(np.pi)\nArray(180., dtype=float32, weak_type=True)")
 radians, degrees = deg2rad, rad2deg
 
 

@@ -13,11 +13,11 @@ from lamina_tracing import ArrayLike, lax
 from lamina_tracing.extend import repeat_elementwise, Tracer, typeof
 from lamina_tracing.lax import GatherScatterMode
 
-from .bounds import look, looks
-from .parse import any_traced, FULL, parse, Plan, POINT, turned
+from .bounds import check_bounds, is_check_enabled
+from .parse import FULL, POINT, Plan, has_traced, parse, wrap_index
 from .gather import FILL, read
 from .scatter import change, change_where, may_repeat
-from .getitem import compile_plan, mode_of, take_index
+from .getitem import compile_plan, parse_mode, take_index
 
 __all__ = ["at", "AtIndexer", "AtReference", "setitem"]
 
@@ -34,7 +34,7 @@ def _number_or_array(values: Any) -> Any:
     return np.asarray(values) if isinstance(values, (list, tuple)) else values
 
 
-def _given(verb: str, values: Any) -> Any:
+def _to_values(verb: str, values: Any) -> Any:
     """The values of a change, numbers or arrays."""
     values = _number_or_array(values)
     try:
@@ -47,32 +47,32 @@ def _given(verb: str, values: Any) -> Any:
                     f"{values!r:.60}")
 
 
-def _as(method: str, verb: str, *args: Any) -> Any:
-    """Call `_changed` as a part of another method; error messages contain that method's name."""
+def _rename_call(method: str, verb: str, *args: Any) -> Any:
+    """Call `_change` as a part of another method; error messages contain that method's name."""
     try:
-        return _changed(verb, *args)
+        return _change(verb, *args)
     except (TypeError, ValueError) as error:
         if len(error.args) == 1 and isinstance(error.args[0], str):
             error.args = (error.args[0].replace(f"x.at[index].{verb}", f"x.at[index].{method}"),)
         raise
 
 
-def _changed(verb: str, x: Any, index: Any, values: Any, sorted_: bool, unique: bool, mode: Any, wrap: bool) -> Any:
-    asked = mode is None and config.debug_bounds.ever_enabled and looks()
+def _change(verb: str, x: Any, index: Any, values: Any, sorted_: bool, unique: bool, mode: Any, wrap: bool) -> Any:
+    asked = mode is None and config.debug_bounds.ever_enabled and is_check_enabled()
     if mode == "wrap":
-        index, mode = turned(index, x.shape), "clip"
-    how = mode_of(verb, mode)
-    values = _given(verb, values)
+        index, mode = wrap_index(index, x.shape), "clip"
+    how = parse_mode(verb, mode)
+    values = _to_values(verb, values)
     traced = isinstance(x, Tracer) or isinstance(values, Tracer)
     if _is_mask_of(index, x.shape) and not np.shape(values):
         if traced or isinstance(index, Tracer):
             return change_where(verb, x, values, index)
         return compile_plan((verb,), change_where, verb)(x, values, index)
     if asked:
-        look(f"x.at[...].{verb}", index, x.shape, wrap)
+        check_bounds(f"x.at[...].{verb}", index, x.shape, wrap)
     plan, positions = parse(index, x.shape, how is not FILL, wrap)
     flags = (bool(sorted_), bool(unique))
-    if traced or any_traced(positions):
+    if traced or has_traced(positions):
         return change(verb, plan, how, flags, wrap, x, values, *positions)
     return compile_plan((verb, plan, how, flags, wrap), change, verb)(x, values, *positions)
 
@@ -139,24 +139,24 @@ class AtReference:
         if not callable(func):
             raise TypeError(f"x.at[index].apply(func): func must be a function; got {type(func).__name__}: {func!r:.60}")
         x, index = self.array, self.index
-        if mode is None and config.debug_bounds.ever_enabled and looks():
-            look("x.at[...].apply", index, x.shape, wrap_negative_indices)
+        if mode is None and config.debug_bounds.ever_enabled and is_check_enabled():
+            check_bounds("x.at[...].apply", index, x.shape, wrap_negative_indices)
         if mode == "wrap":
-            index, mode = turned(index, x.shape), "clip"
-        how = mode_of("apply", mode)
+            index, mode = wrap_index(index, x.shape), "clip"
+        how = parse_mode("apply", mode)
         plan, positions = parse(index, x.shape, how is not FILL, wrap_negative_indices)
         flags = (bool(indices_are_sorted), bool(unique_indices))
 
-        def addressed(x: Any) -> Any:
+        def read_elements(x: Any) -> Any:
             return read(plan, GatherScatterMode.CLIP, None, flags, wrap_negative_indices, x, *positions)
 
         # Positions named more than once: how often each element is, counted by adding ones; then all of them write one value.
-        old = addressed(x)
+        old = read_elements(x)
         if unique_indices or not may_repeat(plan, positions):
             new = func(old)
         else:
             counts, ones = lax.full(x.shape, 0, "int32"), lax.full(typeof(old).shape, 1, "int32")
-            times = addressed(change("add", plan, how, flags, wrap_negative_indices, counts, ones, *positions))
+            times = read_elements(change("add", plan, how, flags, wrap_negative_indices, counts, ones, *positions))
             most = math.prod(lax.broadcast_shapes(*[typeof(p).shape for p in positions]))
             new = repeat_elementwise(lambda v: lax.convert_element_type(func(v), typeof(v).dtype), old, times, most)
         return change("set", plan, how, flags, wrap_negative_indices, x, new, *positions)
@@ -164,26 +164,28 @@ class AtReference:
     def divide(self, values: ArrayLike, *, indices_are_sorted: bool = False, unique_indices: bool = False,
                mode: Any = None, wrap_negative_indices: bool = True) -> Any:
         """`x[index] /= values`, functionally; integers become floats."""
-        return self.array / self._factors("divide", values, indices_are_sorted, unique_indices, mode,
-                                          wrap_negative_indices)
+        return self.array / self._make_factors("divide", values, indices_are_sorted, unique_indices, mode,
+                                               wrap_negative_indices)
 
     def power(self, values: ArrayLike, *, indices_are_sorted: bool = False, unique_indices: bool = False,
               mode: Any = None, wrap_negative_indices: bool = True) -> Any:
         """`x[index] **= values`, functionally."""
-        return self.array ** self._factors("power", values, indices_are_sorted, unique_indices, mode,
-                                           wrap_negative_indices)
+        return self.array ** self._make_factors("power", values, indices_are_sorted, unique_indices, mode,
+                                                wrap_negative_indices)
 
-    def _factors(self, method: str, values: ArrayLike, sorted_: bool, unique: bool, mode: Any, wrap: bool) -> Any:
+    def _make_factors(self, method: str, values: ArrayLike, sorted_: bool, unique: bool, mode: Any, wrap: bool) -> Any:
         """Return an array like `x` with `values` at the index and ones elsewhere."""
         ones = _ones_like(self.array)
-        return _as(method, "multiply", ones, self.index, _given(method, values), sorted_, unique, mode, wrap)
+        return _rename_call(method, "multiply", ones, self.index, _to_values(method, values), sorted_, unique, mode,
+                            wrap)
 
     def subtract(self, values: ArrayLike, *, indices_are_sorted: bool = False, unique_indices: bool = False,
                  mode: Any = None, wrap_negative_indices: bool = True) -> Any:
         """`x[index] -= values`, functionally; positions named twice are lowered twice."""
-        change: Any = _given("subtract", values)
-        return _as("subtract", "add", self.array, self.index, -change, indices_are_sorted, unique_indices, mode,
-                   wrap_negative_indices)
+        change: Any = _to_values("subtract", values)
+        return _rename_call("subtract", "add", self.array, self.index, -change, indices_are_sorted, unique_indices,
+                            mode,
+                            wrap_negative_indices)
 
 
 def _ones_like(x: Any) -> Any:
@@ -192,7 +194,7 @@ def _ones_like(x: Any) -> Any:
     return lax.broadcast_in_dim(one, aval.shape, ())
 
 
-def _method(verb: str, says: str, example: str) -> Callable[..., Any]:
+def _make_method(verb: str, says: str, example: str) -> Callable[..., Any]:
     # The commonest change, one known position inside the array, skips the parsing of general indices.
     points: dict[int, Any] = {}
 
@@ -211,9 +213,9 @@ def _method(verb: str, says: str, example: str) -> Callable[..., Any]:
                 try:
                     return (points.get(len(shape)) or point(len(shape)))(x, values, index)
                 except TypeError:
-                    _given(verb, values)
+                    _to_values(verb, values)
                     raise
-        return _changed(verb, x, index, values, indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return _change(verb, x, index, values, indices_are_sorted, unique_indices, mode, wrap_negative_indices)
 
     method.__name__ = verb
     method.__qualname__ = f"AtReference.{verb}"
@@ -236,6 +238,6 @@ for _verb, _says, _example in (
          "array([1., 2., 3.]).at[:].min(2)\n        Array([1., 2., 2.], dtype=float32)"),
         ("max", "`x[index] = maximum(x[index], values)`, functionally.",
          "array([1., 2., 3.]).at[:].max(2)\n        Array([2., 2., 3.], dtype=float32)")):
-    setattr(AtReference, _verb, _method(_verb, _says, _example))
+    setattr(AtReference, _verb, _make_method(_verb, _says, _example))
 AtReference.mul = AtReference.multiply  # type: ignore[attr-defined]
 at = property(AtIndexer, doc="Changed copies: `x.at[index].set(values)`, `.add`, `.multiply`, `.min`, `.max`, ...")

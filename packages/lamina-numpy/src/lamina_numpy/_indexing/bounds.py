@@ -14,25 +14,25 @@ from lamina_tracing.extend import check_index, should_check_bounds
 
 from .parse import index_parts
 
-__all__ = ["look", "looks"]
+__all__ = ["check_bounds", "is_check_enabled"]
 
 _PACKAGE = Path(__file__).parent.parent
 _LIBRARY_PATHS = (f"{Path(__file__).parent}/", f"{_PACKAGE}/_core/", f"{_PACKAGE}/_operators.py",
           f"{Path(lamina_tracing.__file__).parent}/")
 
 
-def looks() -> bool:
+def is_check_enabled() -> bool:
     """Return whether the indices come from user code and are to be checked."""
-    return bool(config.debug_bounds.value) and should_check_bounds(*_LIBRARY_PATHS, *_runtime())
+    return bool(config.debug_bounds.value) and should_check_bounds(*_LIBRARY_PATHS, *_get_runtime_folder())
 
 
-def _runtime() -> tuple[str, ...]:
+def _get_runtime_folder() -> tuple[str, ...]:
     """The folder of who fills the slots of `lamina_tracing`."""
     file = sys.modules[type(hooks.evaluator).__module__.partition(".")[0]].__file__
     return (f"{Path(file).parent}/",) if file else ()
 
 
-def look(call: str, index: Any, shape: tuple[int, ...], wrap: bool = True) -> None:
+def check_bounds(call: str, index: Any, shape: tuple[int, ...], wrap: bool = True) -> None:
     """`check_index` for each part of an index of an array of this shape."""
     axis = 0
     for part in index_parts(index, shape):

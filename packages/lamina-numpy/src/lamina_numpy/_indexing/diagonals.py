@@ -13,7 +13,7 @@ from .._core.public_api import public_api
 from .._core.select import choose_by
 from .._core.conversion import asarray, put
 from .._shape.layout import moveaxis, ravel
-from .._shape.tiling import tiled
+from .._shape.tiling import tile_core
 from .._creation.creation import arange, ones
 from .._reductions.reductions import sum as total
 from .take import take
@@ -25,7 +25,7 @@ __all__ = ["diag", "diag_indices", "diag_indices_from", "diagflat", "diagonal", 
 _I32 = np.dtype("int32")
 
 
-def _triangle(call: str, m: Any, k: int, lower: bool) -> Any:
+def _take_triangle(call: str, m: Any, k: int, lower: bool) -> Any:
     t = aval(call, m)
     if len(t.shape) < 2:
         raise ShapeError(f"{call}: expected at least two axes; got {t.str_long()}")
@@ -44,9 +44,9 @@ class Triangle(Protocol):
     def __call__(self, m: ArrayLike, k: int = 0) -> Array: ...
 
 
-def _triangle_function(name: str, lower: bool, says: str, example: str) -> Triangle:
+def _make_triangle_function(name: str, lower: bool, says: str, example: str) -> Triangle:
     def op(m: ArrayLike, k: int = 0) -> Array:
-        return _triangle(name, m, k, lower)
+        return _take_triangle(name, m, k, lower)
     doc = f"""{says}
 
     Args:
@@ -66,11 +66,11 @@ def _triangle_function(name: str, lower: bool, says: str, example: str) -> Trian
     return public_api("k", name=name, doc=doc)(op)
 
 
-tril = _triangle_function("tril", True, "The elements on and below a diagonal; zeros above.",
-                          ">>> tril(np.array([[1, 2], [3, 4]]))\n    Array([[1, 0],\n           [3, 4]], dtype=int32)")
-triu = _triangle_function("triu", False, "The elements on and above a diagonal; zeros below.",
-                          ">>> triu(np.array([[1, 2], [3, 4]]), k=1)\n"
-                          "    Array([[0, 2],\n           [0, 0]], dtype=int32)")
+tril = _make_triangle_function("tril", True, "The elements on and below a diagonal; zeros above.",
+                               ">>> tril(np.array([[1, 2], [3, 4]]))\n    Array([[1, 0],\n           [3, 4]], dtype=int32)")
+triu = _make_triangle_function("triu", False, "The elements on and above a diagonal; zeros below.",
+                               ">>> triu(np.array([[1, 2], [3, 4]]), k=1)\n"
+                               "    Array([[0, 2],\n           [0, 0]], dtype=int32)")
 
 
 @public_api("offset", "axis1", "axis2")
@@ -239,7 +239,7 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
     count = typeof(val).shape[0]
     if not count:
         raise ValueError("fill_diagonal: val holds no elements")
-    val = tiled(val, (-(-shape[0] // count),))[:shape[0]]  # rows below the diagonal's end are not chosen
+    val = tile_core(val, (-(-shape[0] // count),))[:shape[0]]  # rows below the diagonal's end are not chosen
     rows = lax.broadcast_in_dim(val, shape, (0,))
     on = None
     for axis in range(1, len(shape)):
@@ -293,13 +293,13 @@ def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
     return diag_indices(shape[0], len(shape))
 
 
-def _pairs(found: Any) -> tuple[Any, Any]:
+def _to_index_pair(found: Any) -> tuple[Any, Any]:
     i, j = found
     d = dtypes.canonical_int()
     return put(i, d), put(j, d)
 
 
-def _sizes(call: str, n: Any, k: Any, m: Any) -> tuple[int, int, int | None]:
+def _check_sizes(call: str, n: Any, k: Any, m: Any) -> tuple[int, int, int | None]:
     return as_int(call, "n", n), as_int(call, "k", k), None if m is None else as_int(call, "m", m)
 
 
@@ -309,11 +309,11 @@ class TriangleIndices(Protocol):
     def __call__(self, n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]: ...
 
 
-def _triangle_indices(name: str, triangle: str, example: str) -> TriangleIndices:
+def _make_triangle_indices(name: str, triangle: str, example: str) -> TriangleIndices:
     host = getattr(np, name)
 
     def indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
-        return _pairs(host(*_sizes(name, n, k, m)))
+        return _to_index_pair(host(*_check_sizes(name, n, k, m)))
     indices.__name__ = indices.__qualname__ = name
     indices.__doc__ = f"""The indices of the {triangle} triangle of a matrix.
 
@@ -333,10 +333,10 @@ def _triangle_indices(name: str, triangle: str, example: str) -> TriangleIndices
     return indices
 
 
-tril_indices = _triangle_indices("tril_indices", "lower", ">>> tril_indices(2)\n    "
-                                 "(Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))")
-triu_indices = _triangle_indices("triu_indices", "upper", ">>> triu_indices(2, k=1)\n    "
-                                 "(Array([0], dtype=int32), Array([1], dtype=int32))")
+tril_indices = _make_triangle_indices("tril_indices", "lower", ">>> tril_indices(2)\n    "
+                                      "(Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))")
+triu_indices = _make_triangle_indices("triu_indices", "upper", ">>> triu_indices(2, k=1)\n    "
+                                      "(Array([0], dtype=int32), Array([1], dtype=int32))")
 
 
 class TriangleIndicesFrom(Protocol):
@@ -345,7 +345,7 @@ class TriangleIndicesFrom(Protocol):
     def __call__(self, arr: ArrayLike, k: int = 0) -> tuple[Array, Array]: ...
 
 
-def _triangle_indices_from(name: str, triangle: str, of: TriangleIndices, example: str) -> TriangleIndicesFrom:
+def _make_triangle_indices_from(name: str, triangle: str, of: TriangleIndices, example: str) -> TriangleIndicesFrom:
     def indices(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
         shape = aval(name, arr).shape
         if len(shape) != 2:
@@ -370,12 +370,12 @@ def _triangle_indices_from(name: str, triangle: str, of: TriangleIndices, exampl
     return indices
 
 
-tril_indices_from = _triangle_indices_from("tril_indices_from", "lower", tril_indices,
-                                           ">>> tril_indices_from(np.ones((2, 2)))\n    "
-                                           "(Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))")
-triu_indices_from = _triangle_indices_from("triu_indices_from", "upper", triu_indices,
-                                           ">>> triu_indices_from(np.ones((2, 2)), k=1)\n    "
-                                           "(Array([0], dtype=int32), Array([1], dtype=int32))")
+tril_indices_from = _make_triangle_indices_from("tril_indices_from", "lower", tril_indices,
+                                                ">>> tril_indices_from(np.ones((2, 2)))\n    "
+                                                "(Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))")
+triu_indices_from = _make_triangle_indices_from("triu_indices_from", "upper", triu_indices,
+                                                ">>> triu_indices_from(np.ones((2, 2)), k=1)\n    "
+                                                "(Array([0], dtype=int32), Array([1], dtype=int32))")
 
 
 def mask_indices(n: int, mask_func: Any, k: int = 0, *, size: int | None = None) -> tuple[Array, Array]:

@@ -13,13 +13,14 @@ from lamina_tracing.lax import GatherDimensionNumbers, GatherScatterMode
 
 from .parse import FLAG, FULL, MANY, NEW, Plan, POINT, SLICE, STRIDED
 
-__all__ = ["CLIP", "FILL", "from_front", "index_vectors", "meeting_shape", "raw", "read", "without_flags"]
+__all__ = ["CLIP", "FILL", "broadcast_index_shapes", "count_from_front", "index_vectors", "keep_positions", "read",
+           "replace_flags"]
 
 CLIP, FILL = GatherScatterMode.CLIP, GatherScatterMode.FILL_OR_DROP
 _I32 = np.dtype("int32")
 
 
-def from_front(index: Any, n: int) -> Any:
+def count_from_front(index: Any, n: int) -> Any:
     """Positions that may count from the end, counted from the front, at least 32 bits wide."""
     if type(index) is int:
         return index
@@ -32,7 +33,7 @@ def from_front(index: Any, n: int) -> Any:
     return index if dtype.kind == "u" else lax.select(lax.lt(index, 0), lax.add(index, n), index)
 
 
-def raw(index: Any, n: int) -> Any:
+def keep_positions(index: Any, n: int) -> Any:
     """Positions as they are."""
     return index
 
@@ -62,7 +63,7 @@ def index_vectors(columns: Sequence[Any], batch: tuple[int, ...], places: Sequen
     return out[0] if len(out) == 1 else lax.concatenate(out, len(batch))
 
 
-def meeting_shape(arrays: Sequence[Any]) -> tuple[int, ...]:
+def broadcast_index_shapes(arrays: Sequence[Any]) -> tuple[int, ...]:
     """The shape index arrays broadcast to. IndexError when they do not."""
     shapes = [typeof(a).shape for a in arrays]
     try:
@@ -72,7 +73,7 @@ def meeting_shape(arrays: Sequence[Any]) -> tuple[int, ...]:
                          + ", ".join(str(list(s)) for s in shapes)) from None
 
 
-def without_flags(plan: Plan, x: Any, positions: Sequence[Any]) -> tuple[tuple[Any, ...], Any, list[Any]]:
+def replace_flags(plan: Plan, x: Any, positions: Sequence[Any]) -> tuple[tuple[Any, ...], Any, list[Any]]:
     """`x` with an axis of length 1 for each flag, and parts that index that axis with no or one position."""
     parts, at, found, new, axis = [], iter(positions), [], [], 0
     for part in plan.parts:
@@ -87,7 +88,7 @@ def without_flags(plan: Plan, x: Any, positions: Sequence[Any]) -> tuple[tuple[A
     return tuple(parts), lax.expand_dims(x, new) if new else x, found
 
 
-def _window(x: Any, starts: list[Any], sizes: list[int], steps: list[int], flip: list[int]) -> Any:
+def _slice_window(x: Any, starts: list[Any], sizes: list[int], steps: list[int], flip: list[int]) -> Any:
     """The box of `x` at these starts; one static slice when they are known in a program being written."""
     shape = typeof(x).shape
     strided = any(s != 1 for s in steps)
@@ -102,7 +103,7 @@ def _window(x: Any, starts: list[Any], sizes: list[int], steps: list[int], flip:
         moved = [0 if n == d else a for a, n, d in zip(starts, inner, shape, strict=True)]
         x = lax.dynamic_slice(x, moved, inner, allow_negative_indices=False)
         if strided:
-            x = _window(x, [0 if s == 1 else a for a, s in zip(starts, steps, strict=True)], sizes, steps, [])
+            x = _slice_window(x, [0 if s == 1 else a for a, s in zip(starts, steps, strict=True)], sizes, steps, [])
     return lax.rev(x, flip) if flip else x
 
 
@@ -117,9 +118,9 @@ def read(plan: Plan, mode: GatherScatterMode, fill_value: Any, flags: tuple[bool
       flags: promises: (positions ascend, positions differ).
       wrap: whether negative positions count from the end.
     """
-    place = from_front if wrap else raw
+    place = count_from_front if wrap else keep_positions
     if any(p[0] == FLAG for p in plan.parts):
-        parts, x, rest = without_flags(plan, x, positions)
+        parts, x, rest = replace_flags(plan, x, positions)
     else:
         parts, rest = plan.parts, list(positions)
     shape = typeof(x).shape
@@ -156,7 +157,7 @@ def read(plan: Plan, mode: GatherScatterMode, fill_value: Any, flags: tuple[bool
         axis += 1
     if gone and any(shape[a] == 0 for a in gone):
         raise IndexError(f"indexing: an axis of length 0 has no positions; the array has shape {list(shape)}")
-    x = _window(x, starts, sizes, steps, flip)
+    x = _slice_window(x, starts, sizes, steps, flip)
     if gone:
         x = lax.squeeze(x, gone)
     if many:
@@ -169,7 +170,7 @@ def read(plan: Plan, mode: GatherScatterMode, fill_value: Any, flags: tuple[bool
 def _gather(x: Any, many: list[tuple[int, Any]], layout: list[Any], plan: Plan, mode: GatherScatterMode,
             fill_value: Any, flags: tuple[bool, bool]) -> Any:
     axes = tuple(a for a, _ in many)
-    batch = meeting_shape([p for _, p in many])
+    batch = broadcast_index_shapes([p for _, p in many])
     indices = index_vectors([p for _, p in many], batch, [None] * len(many))
     lead = 0  # axes before those of the index arrays
     if plan.joined:
@@ -183,12 +184,12 @@ def _gather(x: Any, many: list[tuple[int, Any]], layout: list[Any], plan: Plan, 
     out = lax.gather(x, indices, GatherDimensionNumbers(offset, axes, axes),
                      tuple(1 if a in axes else n for a, n in enumerate(shape)), mode=mode, fill_value=fill_value,
                      indices_are_sorted=flags[0] or plan.mask, unique_indices=flags[1] or plan.mask) \
-        if all(shape[a] for a in axes) else _nothing(x, read_order, batch, axes, fill_value, mode)
+        if all(shape[a] for a in axes) else _make_empty(x, read_order, batch, axes, fill_value, mode)
     new = [i for i, a in enumerate(order) if a is None]
     return lax.expand_dims(out, new) if new else out
 
 
-def _nothing(x: Any, order: list[Any], batch: tuple[int, ...], axes: tuple[int, ...], fill: Any, mode: Any) -> Any:
+def _make_empty(x: Any, order: list[Any], batch: tuple[int, ...], axes: tuple[int, ...], fill: Any, mode: Any) -> Any:
     """Reading from axes of length 0: no elements, or the fill value alone."""
     aval = typeof(x)
     if 0 not in batch and mode is not FILL and all(a == "batch" or a for a in order):

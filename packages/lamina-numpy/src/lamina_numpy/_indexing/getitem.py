@@ -14,11 +14,11 @@ from lamina_tracing import hooks, jit, lax
 from lamina_tracing.extend import EVALUATION, Tracer, trace_state, typeof
 from lamina_tracing.lax import GatherScatterMode
 
-from .bounds import look, looks
-from .parse import any_traced, FULL, parse, Plan, POINT, turned
+from .bounds import check_bounds, is_check_enabled
+from .parse import FULL, POINT, Plan, has_traced, parse, wrap_index
 from .gather import CLIP, FILL, read
 
-__all__ = ["compile_plan", "getitem", "mode_of", "take_index", "traced_getitem"]
+__all__ = ["compile_plan", "getitem", "parse_mode", "take_index", "traced_getitem"]
 
 _NO = (False, False)
 _bounds = config.debug_bounds
@@ -32,17 +32,17 @@ def compile_plan(key: Any, make: Callable[..., Any], name: str) -> Callable[...,
     if found is None:
         static = key
 
-        def indexed(*args: Any) -> Any:
+        def run_plan(*args: Any) -> Any:
             return make(*static, *args)
 
-        indexed.__name__ = indexed.__qualname__ = name
+        run_plan.__name__ = run_plan.__qualname__ = name
         if len(_programs) >= _MOST:
             _programs.clear()
-        found = _programs[key] = jit(indexed, inline=True)
+        found = _programs[key] = jit(run_plan, inline=True)
     return found
 
 
-def _first_axis(x: Any, i: Any) -> Any:
+def _index_first_axis(x: Any, i: Any) -> Any:
     shape = typeof(x).shape
     if not shape:
         raise IndexError("indexing: too many indices: the array has 0 axes, 1 was indexed")
@@ -51,8 +51,8 @@ def _first_axis(x: Any, i: Any) -> Any:
     return read(Plan(((POINT,), *[(FULL,)] * (len(shape) - 1)), True, False, False), CLIP, None, _NO, True, x, i)
 
 
-_first_axis.__name__ = "getitem"
-_read_one = jit(_first_axis, inline=True)
+_index_first_axis.__name__ = "getitem"
+_read_one = jit(_index_first_axis, inline=True)
 
 
 def getitem(x: Any, index: Any) -> Any:
@@ -74,12 +74,12 @@ def getitem(x: Any, index: Any) -> Any:
     >>> getitem(arange(6.), slice(4, 1, -1))
     Array([4., 3., 2.], dtype=float32)
     """
-    if _bounds.ever_enabled and looks():
-        look("x[...]", index, x.shape)
+    if _bounds.ever_enabled and is_check_enabled():
+        check_bounds("x[...]", index, x.shape)
     if type(index) is int and not isinstance(x, Tracer):
         return _read_one(x, index)
     plan, positions = parse(index, x.shape)
-    if isinstance(x, Tracer) or any_traced(positions):
+    if isinstance(x, Tracer) or has_traced(positions):
         return read(plan, CLIP, None, _NO, True, x, *positions)
     program = _programs.get(plan)
     if program is None:
@@ -89,8 +89,8 @@ def getitem(x: Any, index: Any) -> Any:
 
 def traced_getitem(x: Any, index: Any) -> Any:
     """`getitem` of a traced `x`: no compiled call is tried."""
-    if _bounds.ever_enabled and looks():
-        look("x[...]", index, x.shape)
+    if _bounds.ever_enabled and is_check_enabled():
+        check_bounds("x[...]", index, x.shape)
     shape = x.aval.shape
     if type(index) is int and shape and shape[0] and _is_static_slice_cheap():  # the most frequent index
         n = shape[0]
@@ -105,7 +105,7 @@ def _is_static_slice_cheap() -> bool:
     return trace_state.trace is not EVALUATION or isinstance(hooks.evaluator, hooks.NumPyEvaluator)
 
 
-def mode_of(verb: str, mode: Any) -> GatherScatterMode:
+def parse_mode(verb: str, mode: Any) -> GatherScatterMode:
     """The mode that a word means to `x.at[index].<verb>`."""
     try:
         return GatherScatterMode.from_any(mode)
@@ -116,16 +116,16 @@ def mode_of(verb: str, mode: Any) -> GatherScatterMode:
 
 def take_index(x: Any, index: Any, mode: Any, fill_value: Any, flags: tuple[bool, bool], wrap: bool) -> Any:
     """`x[index]` with all choices: what `x.at[index].get` does."""
-    if mode is None and _bounds.ever_enabled and looks():
-        look("x.at[...].get", index, x.shape, wrap)
+    if mode is None and _bounds.ever_enabled and is_check_enabled():
+        check_bounds("x.at[...].get", index, x.shape, wrap)
     if mode == "wrap":
-        index, mode = turned(index, x.shape), CLIP
-    how = CLIP if mode is None else mode_of("get", mode)
+        index, mode = wrap_index(index, x.shape), CLIP
+    how = CLIP if mode is None else parse_mode("get", mode)
     if isinstance(fill_value, Tracer):
         raise TypeError("x.at[...].get: fill_value must be a known number; use lamina.numpy.where for a traced one")
     if fill_value is not None:
         fill_value = np.asarray(fill_value).item()
     plan, positions = parse(index, x.shape, how is not FILL, wrap)
-    if isinstance(x, Tracer) or any_traced(positions):
+    if isinstance(x, Tracer) or has_traced(positions):
         return read(plan, how, fill_value, flags, wrap, x, *positions)
     return compile_plan((plan, how, fill_value, flags, wrap), read, "get")(x, *positions)

@@ -10,9 +10,10 @@ from lamina_ir import TracerArrayError, TracerIndexError, TracerIntegerError, dt
 from lamina_tracing import lax
 from lamina_tracing.extend import has_jax_array, Tracer
 
-from .._core.conversion import own
+from .._core.conversion import wrap_host_values
 
-__all__ = ["any_traced", "FLAG", "FULL", "index_parts", "MANY", "NEW", "parse", "Plan", "POINT", "SLICE", "STRIDED", "turned"]
+__all__ = ["FLAG", "FULL", "MANY", "NEW", "POINT", "Plan", "SLICE", "STRIDED", "has_traced", "index_parts", "parse",
+           "wrap_index"]
 
 # What a part of an index is. A part is (kind, ...): NEW (None), FULL, SLICE size, STRIDED (start, size, step),
 # POINT (one position), MANY (an integer array), FLAG (a Python truth value: a new axis of length 0 or 1).
@@ -38,22 +39,22 @@ class Plan(NamedTuple):
     mask: bool
 
 
-def any_traced(positions: Sequence[Any]) -> bool:
+def has_traced(positions: Sequence[Any]) -> bool:
     for p in positions:
         if type(p) is not int and isinstance(p, Tracer):
             return True
     return False
 
 
-def _slice_part(s: slice, n: int, positions: list[Any]) -> tuple[Any, ...]:
+def _parse_slice(s: slice, n: int, positions: list[Any]) -> tuple[Any, ...]:
     try:
         start, stop, step = s.indices(n)
     except TracerIntegerError:
         raise TracerIndexError(
-            f"indexing: slice bounds must be known integers, since they decide the result's shape; got {_shown(s)}. Use "
+            f"indexing: slice bounds must be known integers, since they decide the result's shape; got {_format_slice(s)}. Use "
             "lamina.lax.dynamic_slice (or dynamic_slice_in_dim) with a traced start and a known size") from None
     except TypeError as e:
-        raise TypeError(f"indexing: slice bounds must be integers or None; got {_shown(s)}") from e
+        raise TypeError(f"indexing: slice bounds must be integers or None; got {_format_slice(s)}") from e
     size = len(range(start, stop, step))
     if size > 1 and step != 1:
         return STRIDED, start, size, step
@@ -63,7 +64,7 @@ def _slice_part(s: slice, n: int, positions: list[Any]) -> tuple[Any, ...]:
     return _SLICES[size] if size < 64 else (SLICE, size)
 
 
-def _shown(s: slice) -> str:
+def _format_slice(s: slice) -> str:
     """`start:stop:step` with a traced bound by its type."""
     bounds = [b.aval.str_long() if isinstance(b, Tracer) else "" if b is None else f"{b!r:.40}"
               for b in (s.start, s.stop, s.step)]
@@ -74,7 +75,7 @@ def _is_sequence(part: Any) -> bool:
     return isinstance(part, (list, tuple, range))
 
 
-def _index_array(part: Any) -> Any:
+def _to_index_array(part: Any) -> Any:
     """A part that is no int, slice, None or Ellipsis, as an array; a mask as a NumPy array."""
     if isinstance(part, Tracer):
         dtype = part.dtype
@@ -96,7 +97,7 @@ def _index_array(part: Any) -> Any:
             if part.size == 0:
                 part = part.astype(_I32)
         elif has_jax_array(part):
-            return _index_array(part.__jax_array__())
+            return _to_index_array(part.__jax_array__())
         elif not hasattr(part, "dtype"):
             if hasattr(part, "__index__"):
                 return part.__index__()
@@ -111,12 +112,12 @@ def _index_array(part: Any) -> Any:
                     f"{list(part.shape)}. Convert with astype(int)")
 
 
-def _width(part: Any) -> int:
+def _count_axes(part: Any) -> int:
     """How many axes a part uses."""
     return part.ndim if isinstance(part, np.ndarray) and part.dtype == bool else 1
 
 
-def _normalised(index: Any, shape: Sequence[int]) -> list[Any]:
+def _normalize(index: Any, shape: Sequence[int]) -> list[Any]:
     """Parts with sequences made arrays and the Ellipsis made explicit: one part per `None`, axis or mask."""
     if type(index) is not tuple:
         if isinstance(index, (list, range)):
@@ -137,11 +138,11 @@ def _normalised(index: Any, shape: Sequence[int]) -> list[Any]:
                 raise IndexError("indexing: an index can have only one Ellipsis ('...')")
             dots = len(parts)
         else:
-            part = int(part) if isinstance(part, np.integer) else _index_array(part)
+            part = int(part) if isinstance(part, np.integer) else _to_index_array(part)
             if isinstance(part, np.ndarray) and part.dtype == bool and not part.ndim:
                 part = bool(part)
             else:
-                used += _width(part)
+                used += _count_axes(part)
         parts.append(part)
     if used > len(shape):
         raise IndexError(f"indexing: too many indices: the array has {len(shape)} axes, {used} were indexed")
@@ -155,14 +156,14 @@ def _normalised(index: Any, shape: Sequence[int]) -> list[Any]:
 
 def index_parts(index: Any, shape: Sequence[int]) -> list[Any]:
     """The parts of an index, one for each `None`, axis, mask or flag; those of an Ellipsis are whole slices."""
-    return [part for part in _normalised(index, shape) if part is not _Dots]
+    return [part for part in _normalize(index, shape) if part is not _Dots]
 
 
-def turned(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+def wrap_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
     """The same index with every position taken modulo the length of its axis, as mode 'wrap' reads it."""
     found: list[Any] = []
     axis = 0
-    for part in _normalised(index, shape):
+    for part in _normalize(index, shape):
         if part is _Dots or part is None or type(part) is bool:
             found.append(Ellipsis if part is _Dots else part)
             continue
@@ -175,7 +176,7 @@ def turned(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
                 part = lax.rem(lax.add(lax.rem(part, lax.full_like(part, n)),
                                lax.full_like(part, n)), lax.full_like(part, n))
         found.append(part)
-        axis += _width(part)
+        axis += _count_axes(part)
     return tuple(found)
 
 
@@ -194,7 +195,7 @@ def parse(index: Any, shape: tuple[int, ...], clip: bool = True, wrap: bool = Tr
     positions: list[Any] = []
     axis, inside, many, masks = 0, True, 0, 0
     runs, last = 0, False  # groups of neighbouring POINT, MANY and FLAG parts
-    for part in _normalised(index, shape):
+    for part in _normalize(index, shape):
         kind = type(part)
         fancy = False
         if kind is int:
@@ -208,7 +209,7 @@ def parse(index: Any, shape: tuple[int, ...], clip: bool = True, wrap: bool = Tr
             axis += 1
             fancy = True
         elif kind is slice:
-            parts.append(_slice_part(part, shape[axis], positions))
+            parts.append(_parse_slice(part, shape[axis], positions))
             axis += 1
         elif part is None:
             parts.append(_NEW)
@@ -222,7 +223,7 @@ def parse(index: Any, shape: tuple[int, ...], clip: bool = True, wrap: bool = Tr
             if part.shape != shape[axis:axis + part.ndim]:
                 raise IndexError(f"indexing: a boolean mask must have the shape of the axes it indexes; got bool"
                                  f"{list(part.shape)} for axes of lengths {list(shape[axis:axis + part.ndim])}")
-            positions += [own(p.astype(_I32)) for p in np.nonzero(part)]
+            positions += [wrap_host_values(p.astype(_I32)) for p in np.nonzero(part)]
             parts += [_MANY] * part.ndim
             axis += part.ndim
             many += 1

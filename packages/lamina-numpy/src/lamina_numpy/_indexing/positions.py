@@ -177,7 +177,7 @@ def ix_(*args: ArrayLike) -> tuple[Array, ...]:
     return tuple(out)
 
 
-def within(x: Any, n: int, mode: str) -> Any:
+def bring_into_range(x: Any, n: int, mode: str) -> Any:
     """Positions as integers of the default dtype, brought into `[0, n)` by "wrap" or "clip", or (any other mode) as they
     are. Narrower dtypes may not hold `n`; unsigned ones as wide may hold what the default dtype does not."""
     d, seen = dtypes.canonical_int(), typeof(x).dtype
@@ -213,9 +213,9 @@ def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Array, ...]:
     if not dtypes.is_integer(aval("unravel_index", indices).dtype):
         raise TypeError(f"unravel_index: positions must be integers; got {typeof(indices).str_long()}")
     if typeof(indices).dtype.kind == "u":
-        at = within(indices, max(total, 1), "clip")
+        at = bring_into_range(indices, max(total, 1), "clip")
     else:
-        at = clip(within(indices, total, ""), -total, max(total - 1, 0))
+        at = clip(bring_into_range(indices, total, ""), -total, max(total - 1, 0))
         at = choose_by(lax.lt(at, literal(0, typeof(at).dtype)), at + total, at)
     out = []
     for size in reversed(sizes):
@@ -262,7 +262,7 @@ def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Sequence[int], mod
                                  "'clip'")
         elif mode not in ("wrap", "clip"):
             raise ValueError(f"ravel_multi_index: mode must be 'raise', 'wrap' or 'clip'; got {mode!r}")
-        fixed.append(within(part, size, mode))
+        fixed.append(bring_into_range(part, size, mode))
     pairs = list(zip(fixed, sizes))
     if order == "F":
         pairs.reverse()

@@ -11,9 +11,9 @@ from lamina_tracing.extend import Tracer, check_axis, typeof
 
 from .._core.promotion import aval, broadcast, cast, literal
 from .._core.public_api import jitted_core
-from .._core.axes import split_at, with_axes
+from .._core.axes import insert_axes, split_at
 from .._core.select import choose_by
-from .._core.conversion import asarray, own
+from .._core.conversion import asarray, wrap_host_values
 from .._shape.layout import moveaxis, ravel, reshape
 from .._shape.joining import concatenate
 from .._creation.creation import arange
@@ -66,7 +66,7 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None, *,
     n = typeof(a).shape[axis]
     if total_repeat_length is None:
         counts = np.broadcast_to(np.asarray(repeats), (n,))
-        return take(a, own(np.repeat(np.arange(n), counts)), axis=axis)
+        return take(a, wrap_host_values(np.repeat(np.arange(n), counts)), axis=axis)
     counts = cast(repeats, dtypes.canonical_int())  # their sum may be too large for a narrower dtype
     counts = broadcast(counts, typeof(counts).shape, (n,))
     at = searchsorted(cumsum(counts), arange(total_repeat_length), side="right")
@@ -121,7 +121,7 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_i
         kept = cumsum(cast(lax.bitwise_not(gone), dtypes.canonical_int()))  # so many up to each place
         return take(arr, searchsorted(kept, arange(1, left + 1)), axis=axis)
     obj = obj if isinstance(obj, (slice, int)) else np.asarray(obj)
-    return take(arr, own(np.delete(np.arange(n), obj)), axis=axis)
+    return take(arr, wrap_host_values(np.delete(np.arange(n), obj)), axis=axis)
 
 
 def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:
@@ -155,11 +155,11 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
         arr, axis = ravel(arr), 0
     at = check_axis("insert", axis, len(typeof(arr).shape))
     n = typeof(arr).shape[at]
-    obj = _places("insert", obj, n)
+    obj = _resolve_places("insert", obj, n)
     sizes = typeof(arr).shape
     values = cast(asarray(values), typeof(arr).dtype)
     if math.prod(obj.shape) == 1:  # as many as `values` has: along its first axis for a number, along `axis` for a list of one
-        values = with_axes(values, tuple(range(len(sizes) - len(typeof(values).shape))))
+        values = insert_axes(values, tuple(range(len(sizes) - len(typeof(values).shape))))
         values = moveaxis(values, at, 0) if obj.shape else values
         count = typeof(values).shape[0]
         values = broadcast(values, typeof(values).shape, (count, *sizes[:at], *sizes[at + 1:]))
@@ -168,13 +168,13 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
         values = moveaxis(broadcast(values, typeof(values).shape, (*sizes[:at], count, *sizes[at + 1:])), at, 0)
     arr = moveaxis(arr, at, 0)
     if isinstance(obj, Tracer):
-        places = _traced_places(obj, n, count)
+        places = _resolve_traced_places(obj, n, count)
         return moveaxis(take(concatenate([arr, values], 0), places, axis=0, mode="clip"), 0, at)
     places = np.insert(np.arange(n), obj if obj.size != 1 else int(obj.reshape(())), np.arange(n, n + count))
-    return moveaxis(take(concatenate([arr, values], 0), own(places), axis=0), 0, at)
+    return moveaxis(take(concatenate([arr, values], 0), wrap_host_values(places), axis=0), 0, at)
 
 
-def _places(call: str, obj: Any, n: int) -> Any:
+def _resolve_places(call: str, obj: Any, n: int) -> Any:
     """The places, as integers, that an integer, an array of them, a slice or a mask names along an axis of length n."""
     if isinstance(obj, slice):
         return np.arange(n)[obj]
@@ -192,7 +192,7 @@ def _places(call: str, obj: Any, n: int) -> Any:
     return obj
 
 
-def _traced_places(obj: Any, n: int, count: int) -> Any:
+def _resolve_traced_places(obj: Any, n: int, count: int) -> Any:
     """Where the elements of `insert`'s result come from among n old and, behind them, `count` new ones."""
     d = dtypes.canonical_int()
     obj = cast(obj, d)

@@ -11,7 +11,7 @@ from lamina_tracing.extend import typeof, warn_user
 from lamina_tracing.lax import GatherScatterMode, ScatterDimensionNumbers
 
 from .parse import FLAG, FULL, MANY, NEW, Plan, SLICE, STRIDED
-from .gather import FILL, from_front, index_vectors, meeting_shape, raw, without_flags
+from .gather import FILL, broadcast_index_shapes, count_from_front, index_vectors, keep_positions, replace_flags
 
 __all__ = ["change", "change_where", "may_repeat"]
 
@@ -26,7 +26,7 @@ _POINTWISE: dict[str, Callable[..., Any]] = {
 # --- fitting values to their place -------------------------------------------------------------------------------
 
 
-def _as_dtype_of(x: Any, values: Any, verb: str) -> Any:
+def _convert_values(x: Any, values: Any, verb: str) -> Any:
     """`values` with the dtype of `x`; a Python number becomes a constant."""
     have, want = typeof(values), typeof(x)
     plain = type(values) in _NUMBERS
@@ -77,8 +77,8 @@ class _Addressed(NamedTuple):
     columns: list[tuple[int, Any, str]]  # (operand axis, positions, order of their axes)
 
 
-def _addressed(parts: Sequence[Any], shape: tuple[int, ...], positions: Sequence[Any],
-               place: Callable[[Any, int], Any]) -> _Addressed:
+def _resolve_parts(parts: Sequence[Any], shape: tuple[int, ...], positions: Sequence[Any],
+                   place: Callable[[Any, int], Any]) -> _Addressed:
     """The parts of an index laid on an operand; `place` turns a position along an axis into one from its front."""
     found = _Addressed([], [], [], [])
     # Parts walk along with the axes they take; `at` gives the positions that are not known until the program runs.
@@ -121,16 +121,16 @@ def change(verb: str, plan: Plan, mode: GatherScatterMode, flags: tuple[bool, bo
       flags: promises: (positions ascend, positions differ).
       wrap: whether negative positions count from the end.
     """
-    values = _as_dtype_of(x, values, verb)
+    values = _convert_values(x, values, verb)
     full_shape = typeof(x).shape
     if any(p[0] == FLAG for p in plan.parts):
-        parts, x, rest = without_flags(plan, x, positions)
+        parts, x, rest = replace_flags(plan, x, positions)
     else:
         parts, rest = plan.parts, list(positions)
     shape = typeof(x).shape
     lone = not any(p[0] in (MANY, STRIDED) for p in parts)  # the index addresses one box
-    starts, box, layout, columns = _addressed(parts, shape, rest, from_front if wrap else raw)
-    batch = meeting_shape([p for _, p, how in columns if how == "one"])
+    starts, box, layout, columns = _resolve_parts(parts, shape, rest, count_from_front if wrap else keep_positions)
+    batch = broadcast_index_shapes([p for _, p, how in columns if how == "one"])
     kept = [a for a in layout if a != "one"]
     lead = next((i for i, a in enumerate(layout) if a == "one"), 0) if plan.joined else 0
     order = [*kept[:lead], *[("many", n) for n in batch], *kept[lead:]]
@@ -185,7 +185,7 @@ def _scatter(verb: str, x: Any, values: Any, columns: list[tuple[int, Any, str]]
 def change_where(verb: str, x: Any, values: Any, mask: Any) -> Any:
     """`x` changed by one value where a mask, known or traced, is true."""
     aval = typeof(x)
-    values = _as_dtype_of(x, values, verb)
+    values = _convert_values(x, values, verb)
     if aval.shape:
         values = lax.broadcast_in_dim(values, aval.shape, ())
     seen = typeof(mask).shape

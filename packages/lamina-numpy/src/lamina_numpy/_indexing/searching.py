@@ -10,7 +10,7 @@ from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._core.promotion import aval, cast, fixed, literal, promote_all
+from .._core.promotion import aval, cast, literal, make_constant, promote_all
 from .._core.public_api import public_api
 from .._core.select import choose_by
 from .._core.conversion import asarray
@@ -61,40 +61,40 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
     n, shape = typeof(a).shape[0], typeof(v).shape
     d = dtypes.canonical_int()
     if n == 0:
-        return lax.broadcast_in_dim(fixed(0, d), shape, ())
+        return lax.broadcast_in_dim(make_constant(0, d), shape, ())
     few = n * math.prod(shape) <= _FEW_PAIRS and not dtypes.is_complex(typeof(a).dtype)
     if method == "compare_all" or (method == "scan" and few):
-        blocks, at = _blocks(n), len(shape)
+        blocks, at = _block_shape(n), len(shape)
         inner = tuple(builtins.range(at, at + len(blocks)))
         wide = lax.broadcast_in_dim(lax.reshape(a, blocks) if len(blocks) > 1 else a, (*shape, *blocks), inner)
         other = lax.broadcast_in_dim(v, (*shape, *blocks), tuple(builtins.range(at)))
-        return lax.reduce_sum(cast(_before(wide, other, side), d), inner)
+        return lax.reduce_sum(cast(_is_before(wide, other, side), d), inner)
     # Invariant: a[:at] sorts before v. The loop carries one number per v; with two, each iteration would keep what it gathered.
     rounds = n.bit_length()
 
-    def longer(step: Any, at: Any) -> Any:
+    def extend(step: Any, at: Any) -> Any:
         end = lax.add(at, step)
-        go = _before(take(a, lax.sub(end, literal(1, d)), 0, mode="clip"), v, side)
+        go = _is_before(take(a, lax.sub(end, literal(1, d)), 0, mode="clip"), v, side)
         return choose_by(lax.bitwise_and(go, lax.le(at, lax.sub(literal(n, d), step))), end, at)
-    start = lax.broadcast_in_dim(fixed(0, d), shape, ())
+    start = lax.broadcast_in_dim(make_constant(0, d), shape, ())
     if method != "scan_unrolled" and (rounds > _FEW_ROUNDS or math.prod(shape) > _FEW_PAIRS):
         first = literal(1 << (rounds - 1), d)
-        return lax.fori_loop(0, rounds, lambda i, at: longer(lax.shift_right_logical(first, cast(i, d)), at), start)
+        return lax.fori_loop(0, rounds, lambda i, at: extend(lax.shift_right_logical(first, cast(i, d)), at), start)
     for k in builtins.reversed(builtins.range(rounds)):
-        start = longer(literal(1 << k, d), start)
+        start = extend(literal(1 << k, d), start)
     return start
 
 
-def _blocks(n: int) -> tuple[int, ...]:
+def _block_shape(n: int) -> tuple[int, ...]:
     """`(n,)`, or the shape of as many in blocks of at most 32: a longer axis is summed in two steps, each a kernel."""
     block = builtins.max(b for b in builtins.range(1, 33) if n % b == 0)
     return (n // block, block) if n > 32 and block >= 8 else (n,)
 
 
-def _before(x: Any, v: Any, side: str) -> Any:
+def _is_before(x: Any, v: Any, side: str) -> Any:
     """Return whether x sorts before the position of v; NaN sorts last."""
     if dtypes.is_complex(typeof(x).dtype):
-        return _complex_less(x, v) if side == "left" else lax.bitwise_not(_complex_less(v, x))
+        return _is_complex_less(x, v) if side == "left" else lax.bitwise_not(_is_complex_less(v, x))
     if side == "left":
         out = less(x, v)
         if dtypes.is_float(typeof(x).dtype):
@@ -106,21 +106,21 @@ def _before(x: Any, v: Any, side: str) -> Any:
     return out
 
 
-def _complex_less(x: Any, y: Any) -> Any:
+def _is_complex_less(x: Any, y: Any) -> Any:
     """By real part, then imaginary part; NumPy's order of NaN: r + r i, r + nan i, nan + r i, nan + nan i."""
-    def less_real(a: Any, b: Any) -> Any:
+    def is_less(a: Any, b: Any) -> Any:
         return lax.bitwise_or(lax.lt(a, b), lax.bitwise_and(lax.eq(a, a), lax.ne(b, b)))
 
-    def same(a: Any, b: Any) -> Any:
+    def is_same(a: Any, b: Any) -> Any:
         return lax.bitwise_or(lax.eq(a, b), lax.bitwise_and(lax.ne(a, a), lax.ne(b, b)))
 
-    def missing(z: Any) -> Any:  # 0 to 3 in the order above
+    def count_nans(z: Any) -> Any:  # 0 to 3 in the order above
         d = np.dtype("int32")
         parts = [cast(lax.ne(part, part), d) for part in (lax.imag(z), lax.real(z))]
         return lax.add(parts[0], lax.mul(parts[1], literal(2, d)))
-    m, n = missing(x), missing(y)
-    by_real = less_real(lax.real(x), lax.real(y))
-    by_imag = lax.bitwise_and(same(lax.real(x), lax.real(y)), less_real(lax.imag(x), lax.imag(y)))
+    m, n = count_nans(x), count_nans(y)
+    by_real = is_less(lax.real(x), lax.real(y))
+    by_imag = lax.bitwise_and(is_same(lax.real(x), lax.real(y)), is_less(lax.imag(x), lax.imag(y)))
     inside = lax.bitwise_and(lax.eq(m, n), lax.bitwise_or(by_real, by_imag))
     return lax.bitwise_or(lax.lt(m, n), inside)
 
@@ -153,7 +153,7 @@ def digitize(x: ArrayLike, bins: Any, right: bool = False, *, method: str | None
         raise ValueError(f"digitize: bins must have one axis; got {typeof(bins).str_long()}")
     n = shape[0]
     if n == 0:
-        return lax.broadcast_in_dim(fixed(0, dtypes.canonical_int()), aval("digitize", x).shape, ())
+        return lax.broadcast_in_dim(make_constant(0, dtypes.canonical_int()), aval("digitize", x).shape, ())
     side = "left" if right else "right"
     rising = less_equal(bins[0], bins[-1])
     at = searchsorted(choose_by(rising, bins, lax.rev(bins, (0,))), x, side=side, method=method or "scan")

@@ -9,24 +9,24 @@ from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, lax, hooks
 from lamina_tracing.extend import Tracer, check_axis, rename_errors, typeof
 
-from .._core.promotion import alike, aval, broadcast, broadcast_shapes_of, cast, is_array, literal, no_out
-from .._core.public_api import PLAIN_NUMBERS, compiled, jitted_core, public_api
-from .._core.axes import with_axes
+from .._core.promotion import alike, aval, broadcast, broadcast_shapes_of, cast, is_array, literal, refuse_out
+from .._core.public_api import PLAIN_NUMBERS, get_jitted, jitted_core, public_api
+from .._core.axes import insert_axes
 from .._core.select import choose_by, truth
-from .._core.conversion import asarray, own
+from .._core.conversion import asarray, wrap_host_values
 from .._elementwise.division import remainder
 from .._shape.layout import moveaxis, ravel, reshape
 from .._shape.tiling import resize
 from .._reductions.cumulative import cumsum
 from .take import take
-from .positions import nonzero, within
+from .positions import bring_into_range, nonzero
 
 __all__ = ["choose", "compress", "extract", "piecewise", "place", "put", "select", "where"]
 
 
-def _with_choices(plain: Any) -> Any:
+def _dispatch_where(plain: Any) -> Any:
     """Return the exported `where`: with three arguments, the most common form, one compiled call."""
-    twin, named, slot = compiled(plain), rename_errors(plain), hooks.operators
+    twin, named, slot = get_jitted(plain), rename_errors(plain), hooks.operators
 
     def call(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:
         if x is None or y is None or size is not None or fill_value is not None:
@@ -39,7 +39,7 @@ def _with_choices(plain: Any) -> Any:
     return call
 
 
-@public_api(wrap=_with_choices)
+@public_api(wrap=_dispatch_where)
 def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /, *, size: int | None = None,
           fill_value: ArrayLike | Sequence[ArrayLike] | None = None) -> Any:
     """One array where a condition holds, another where not; or where it holds.
@@ -135,7 +135,7 @@ def choose(a: ArrayLike, choices: Sequence[ArrayLike] | ArrayLike, out: None = N
     >>> choose(np.array([0, 1, 0]), [np.array([1, 2, 3]), 9])
     Array([1, 9, 3], dtype=int32)
     """
-    no_out("choose", out)
+    refuse_out("choose", out)
     a = a if hasattr(a, "dtype") else asarray(a)
     if not dtypes.is_integer(aval("choose", a).dtype):
         raise ValueError(f"choose: expected integers; got {typeof(a).str_long()}")
@@ -151,7 +151,7 @@ def choose(a: ArrayLike, choices: Sequence[ArrayLike] | ArrayLike, out: None = N
             return _choose(a, choices, "clip")
     elif mode not in ("wrap", "clip"):
         raise ValueError(f"choose: mode must be 'raise', 'wrap' or 'clip'; got {mode!r}")
-    a = within(a, n, mode)
+    a = bring_into_range(a, n, mode)
     values = alike("choose", choices)
     # A chain of selects from the last choice to the first: choices need not have one shape, only broadcast.
     picked = values[-1]
@@ -254,7 +254,7 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, siz
     >>> compress(np.array([False, True]), np.array([[1, 2], [3, 4]]), axis=0)
     Array([[3, 4]], dtype=int32)
     """
-    no_out("compress", out)
+    refuse_out("compress", out)
     mask, a = asarray(condition), asarray(a)
     if len(mask.shape) != 1:
         raise ValueError(f"compress: the condition must have one axis; got {typeof(mask).str_long()}")
@@ -267,11 +267,11 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, siz
         if found.size and found[-1] >= n:
             raise ValueError(f"compress: the condition holds at {found[-1]}, past the end of axis {axis} of "
                              f"{typeof(a).str_long()}")
-        return take(a, own(found), axis=axis)
+        return take(a, wrap_host_values(found), axis=axis)
     (at,) = nonzero(mask[:n], size=size, fill_value=n)
     good = lax.lt(at, literal(n, typeof(at).dtype))
     picked = moveaxis(take(a, at, axis=axis, mode="clip"), axis, -1)
-    good = with_axes(good, tuple(range(len(typeof(picked).shape) - 1)))
+    good = insert_axes(good, tuple(range(len(typeof(picked).shape) - 1)))
     return moveaxis(choose_by(good, picked, fill_value), -1, axis)
 
 
@@ -337,7 +337,7 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
     if not typeof(v).size:  # as in NumPy: nothing to put
         return a
     if mode == "wrap" and dtypes.is_integer(typeof(ind).dtype):
-        ind = within(ind, typeof(a).size, "wrap")
+        ind = bring_into_range(ind, typeof(a).size, "wrap")
     v = cast(resize(v, typeof(ind).shape), typeof(a).dtype)
     flat = ravel(a).at[ind].set(v, mode="clip" if mode == "clip" else "drop")
     return reshape(flat, typeof(a).shape)

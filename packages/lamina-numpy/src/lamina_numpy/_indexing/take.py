@@ -10,17 +10,17 @@ from lamina_tracing.extend import check_axis, check_index, is_axis_name, typeof
 from lamina_tracing.lax import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 
 from .._core.promotion import aval, cast
-from .._core.named_axes import all_in_front, along_axis
+from .._core.named_axes import along_axis, gather_to_front
 from .._core.public_api import public_api
 from .._shape.layout import ravel, reshape
-from .bounds import looks
+from .bounds import is_check_enabled
 from .parse import FULL, MANY, Plan, POINT
-from .gather import CLIP, FILL, from_front, read
+from .gather import CLIP, FILL, count_from_front, read
 
 __all__ = ["put_along_axis", "take", "take_along_axis"]
 
 
-def _integers(call: str, indices: Any) -> Any:
+def _to_integers(call: str, indices: Any) -> Any:
     if isinstance(indices, (list, tuple)):
         raise TypeError(f"{call}: indices must be an array or an integer; got {type(indices).__name__}. Write "
                         "numpy.array(indices)")
@@ -32,7 +32,7 @@ def _integers(call: str, indices: Any) -> Any:
     return indices
 
 
-def _mode(call: str, mode: Any) -> GatherScatterMode:
+def _parse_mode(call: str, mode: Any) -> GatherScatterMode:
     if mode == "raise":
         raise NotImplementedError(f"{call}: mode 'raise' is not offered, since compiled programs raise no errors; use "
                                   "'fill', 'clip', 'wrap' or 'promise_in_bounds'")
@@ -67,22 +67,22 @@ def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = 
     """
     if out is not None:
         raise NotImplementedError("take: `out` is not supported, since arrays never change; use the result")
-    indices = _integers("take", indices)
+    indices = _to_integers("take", indices)
     aval("take", a)
     if type(axis) is not int and is_axis_name(axis):
-        a, axis = all_in_front(a, (axis,)), 0
+        a, axis = gather_to_front(a, (axis,)), 0
     if axis is None:
         a, axis = ravel(a), 0
     shape = typeof(a).shape
     axis = check_axis("take", axis, len(shape))
-    n, how = shape[axis], _mode("take", mode)
+    n, how = shape[axis], _parse_mode("take", mode)
     if not n and 0 not in typeof(indices).shape:
         raise IndexError(f"take: an axis of length 0 has no elements; got axis {axis} of {typeof(a).str_long()}")
     wrap = how is not CLIP
-    if mode is None and looks():
+    if mode is None and is_check_enabled():
         check_index("take", indices, n, axis)
     if mode == "wrap":
-        indices = _modulo(indices, n)
+        indices = _wrap_indices(indices, n)
     elif type(indices) is np.ndarray and indices.size and how is FILL and indices.min() >= -n and indices.max() < n:
         how = CLIP  # known to be inside
     part = (MANY,) if typeof(indices).shape else (POINT,)
@@ -91,7 +91,7 @@ def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = 
                 indices + n if type(indices) is int and indices < 0 and wrap else indices)
 
 
-def _modulo(indices: Any, n: int) -> Any:
+def _wrap_indices(indices: Any, n: int) -> Any:
     indices = lax.convert_element_type(indices, dtypes.canonical_int())
     return lax.rem(lax.add(lax.rem(indices, n), n), n)
 
@@ -127,7 +127,7 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, m
     Array([[2.],
            [3.]], dtype=float32)
     """
-    indices = _integers("take_along_axis", indices)
+    indices = _to_integers("take_along_axis", indices)
     if axis is None:
         arr, axis = ravel(arr), 0
     x_aval, i_aval = aval("take_along_axis", arr), typeof(indices)
@@ -137,10 +137,10 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, m
                                       enumerate(zip(shape, seen, strict=True)) if a != axis):
         raise ShapeError(f"take_along_axis: arr and indices must have one rank, and axes other than {axis} must "
                          f"broadcast; got {x_aval.str_long()} and {i_aval.str_long()}")
-    how = _mode("take_along_axis", mode)
-    if mode is None and looks():
+    how = _parse_mode("take_along_axis", mode)
+    if mode is None and is_check_enabled():
         check_index("take_along_axis", indices, shape[axis], axis)
-    indices = _modulo(indices, shape[axis]) if mode == "wrap" else from_front(indices, shape[axis])
+    indices = _wrap_indices(indices, shape[axis]) if mode == "wrap" else count_from_front(indices, shape[axis])
     x_gone: list[int] = []  # see the cases below
     i_gone: list[int] = []
     offset, x_batch, i_batch = [], [], []
@@ -201,7 +201,7 @@ def put_along_axis(arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: 
     """
     if inplace:
         raise ValueError("put_along_axis: arrays never change; pass inplace=False and use the result")
-    indices = _integers("put_along_axis", indices)
+    indices = _to_integers("put_along_axis", indices)
     whole = aval("put_along_axis", arr)
     if axis is None:
         arr, axis = ravel(arr), 0
@@ -211,14 +211,15 @@ def put_along_axis(arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: 
     if len(seen) != len(shape):
         raise ShapeError(f"put_along_axis: arr and indices must have one rank; got {whole.str_long()} and "
                          f"{typeof(indices).str_long()}")
-    if mode is None and looks():
+    if mode is None and is_check_enabled():
         check_index("put_along_axis", indices, shape[axis], axis)
     target = tuple(m if a == axis else n for a, (n, m) in enumerate(zip(shape, seen, strict=True)))
-    indices = _modulo(indices, shape[axis]) if mode == "wrap" else from_front(indices, shape[axis])
+    indices = _wrap_indices(indices, shape[axis]) if mode == "wrap" else count_from_front(indices, shape[axis])
     indices, values = _stretch(indices, target), _stretch(cast(values, dtype), target)
     others = tuple(a for a in range(len(shape)) if a != axis)
     dims = ScatterDimensionNumbers((), (axis,), (axis,), others, others)
-    out = lax.scatter(arr, lax.expand_dims(indices, (len(shape),)), values, dims, mode=_mode("put_along_axis", mode))
+    out = lax.scatter(arr, lax.expand_dims(indices, (len(shape),)), values, dims,
+                      mode=_parse_mode("put_along_axis", mode))
     return out if whole.shape == shape else reshape(out, whole.shape)
 
 

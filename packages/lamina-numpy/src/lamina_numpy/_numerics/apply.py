@@ -29,14 +29,14 @@ def parse_signature(signature: str) -> tuple[list[_Dims], list[_Dims]]:
     if not _SIGNATURE.match(text):
         raise ValueError(f"vectorize: not a valid gufunc signature: {signature}; expected the form (m,n),(n)->(m)")
     left, right = text.split("->")
-    return _terms(left), _terms(right)
+    return _parse_terms(left), _parse_terms(right)
 
 
-def _terms(side: str) -> list[_Dims]:
+def _parse_terms(side: str) -> list[_Dims]:
     return [tuple(re.findall(_NAME, term)) for term in re.findall(_TERM, side)]
 
 
-def _core_sizes(dims: dict[str, int], shape: Sequence[int], names: _Dims, where: str) -> None:
+def _check_core_sizes(dims: dict[str, int], shape: Sequence[int], names: _Dims, where: str) -> None:
     for size, name in zip(shape, names):
         if name.isdigit():
             if int(name) != size:
@@ -45,8 +45,8 @@ def _core_sizes(dims: dict[str, int], shape: Sequence[int], names: _Dims, where:
             raise ValueError(f"inconsistent size for core dimension {name!r}: {size} vs {dims[name]} {where}")
 
 
-def _checked(fun: Callable[..., Any], dims: dict[str, int], outputs: Sequence[_Dims],
-             where: str) -> Callable[..., Any]:
+def _check_outputs(fun: Callable[..., Any], dims: dict[str, int], outputs: Sequence[_Dims],
+                   where: str) -> Callable[..., Any]:
     """`fun` with its results checked against the output part of a signature."""
     def core(*args: Any) -> Any:
         out = fun(*args)
@@ -63,13 +63,13 @@ def _checked(fun: Callable[..., Any], dims: dict[str, int], outputs: Sequence[_D
             shape = typeof(value).shape
             if len(shape) != len(names):
                 raise ValueError(f"output shape {shape} does not match core dimensions {names} {where}")
-            _core_sizes(sizes, shape, names, where)
+            _check_core_sizes(sizes, shape, names, where)
         return out
     return core
 
 
-def _named_sizes(args: Sequence[Any], inputs: Sequence[_Dims], where: str) -> tuple[list[tuple[int, ...]],
-                                                                                    dict[str, int]]:
+def _collect_sizes(args: Sequence[Any], inputs: Sequence[_Dims], where: str) -> tuple[list[tuple[int, ...]],
+                                                                                      dict[str, int]]:
     """(the shape left of the core dimensions of each argument, size of each core dimension)."""
     if len(args) != len(inputs):
         raise TypeError(f"wrong number of positional arguments: expected {len(inputs)}, got {len(args)} {where}")
@@ -81,12 +81,12 @@ def _named_sizes(args: Sequence[Any], inputs: Sequence[_Dims], where: str) -> tu
         if len(shape) < n:
             raise ValueError(f"input with shape {shape} does not have enough dimensions for all core dimensions {names} "
                              f"{where}")
-        _core_sizes(dims, shape[len(shape) - n:], names, where)
+        _check_core_sizes(dims, shape[len(shape) - n:], names, where)
         lead.append(shape[:len(shape) - n])
     return lead, dims
 
 
-def _over_leading(fun: Callable[..., Any], args: list[Any], lead: list[tuple[int, ...]]) -> Any:
+def _map_leading(fun: Callable[..., Any], args: list[Any], lead: list[tuple[int, ...]]) -> Any:
     """`fun` mapped over broadcast leading axes: one `vmap` per axis, none over axes an argument does not have."""
     full = broadcast_shapes_of("vectorize", tuple(lead))
     # present: for each argument the broadcast axes it really has. Axes of length 1 are dropped, not repeated; those that no
@@ -163,9 +163,9 @@ def vectorize(pyfunc: Callable[..., Any] | None = None, *, excluded: Collection[
         if not values:
             return pyfunc(*args, **kwargs)
         if parsed is None:
-            return _over_leading(fun, values, [typeof(v).shape for v in values])
-        lead, dims = _named_sizes(values, parsed[0], where)
-        return _over_leading(_checked(fun, dims, parsed[1], where), values, lead)
+            return _map_leading(fun, values, [typeof(v).shape for v in values])
+        lead, dims = _collect_sizes(values, parsed[0], where)
+        return _map_leading(_check_outputs(fun, dims, parsed[1], where), values, lead)
     return vectorized
 
 

@@ -11,7 +11,7 @@ from lamina_tracing.extend import Tracer, typeof, resolve_requested_dtype
 
 from .._core.promotion import cast, literal, pair, promote_all, to_inexact
 from .._core.public_api import public_api
-from .._core.conversion import asarray, own, own_array, put
+from .._core.conversion import asarray, put, to_array, wrap_host_values
 from .._elementwise.special import i0
 from .._creation.creation import arange
 from .._products.products import dot_general
@@ -38,13 +38,13 @@ _FEW_WINDOWS, _SHORT = 1 << 12, 8  # and of how many, of how long a kernel, a lo
 _WIDE = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 
 
-def _windows(x: Any, size: int, count: int) -> Any:
+def _make_windows(x: Any, size: int, count: int) -> Any:
     """`[count, size]` windows of a line, one place apart."""
     places = np.arange(count)[:, None] + np.arange(size)[None, :]
-    return take(x, own(places.astype(np.int32)), 0, mode="clip")
+    return take(x, wrap_host_values(places.astype(np.int32)), 0, mode="clip")
 
 
-def _few(a: Any, kernel: Any, skip: int, count: int) -> Any:
+def _convolve_short(a: Any, kernel: Any, skip: int, count: int) -> Any:
     """`sum_j a[k + skip - j] kernel[j]` for the first `count` k, in one loop. The line, padded with as many zeros as
     the kernel is long, is reshaped to rows that are one element shorter, so that each row begins one element later."""
     n, m = typeof(a).shape[0], typeof(kernel).shape[0]
@@ -56,7 +56,7 @@ def _few(a: Any, kernel: Any, skip: int, count: int) -> Any:
 
 
 def _slide(call: str, a: Any, v: Any, mode: str, flip: bool, precision: Any, preferred: Any) -> Any:
-    a, v = promote_all(call, [own_array(call, a), own_array(call, v, 1)])
+    a, v = promote_all(call, [to_array(call, a), to_array(call, v, 1)])
     a, v = to_inexact(call, a), to_inexact(call, v)
     if len(typeof(a).shape) != 1 or len(typeof(v).shape) != 1:
         raise ValueError(f"{call}: expected one axis each; got {typeof(a).str_long()} and {typeof(v).str_long()}")
@@ -72,12 +72,12 @@ def _slide(call: str, a: Any, v: Any, mode: str, flip: bool, precision: Any, pre
     count = n + lo + hi - m + 1
     plain = precision is None and preferred is None and typeof(a).dtype in _WIDE
     if plain and m <= _SHORT and count * m <= _FEW_WINDOWS:
-        out = _few(a, v if flip else lax.rev(v, (0,)), m - 1 - lo, count)
+        out = _convolve_short(a, v if flip else lax.rev(v, (0,)), m - 1 - lo, count)
         return lax.rev(out, (0,)) if swapped and not flip else out
     kernel = lax.rev(v, (0,)) if flip else v  # correlation with its operands exchanged reverses the result instead
     if count * m <= _MOST_WINDOWS:
         wide = lax.pad(a, literal(0, typeof(a).dtype), ((lo, hi, 0),))
-        out = dot_general(_windows(wide, m, count), kernel, ((1,), (0,)), precision=precision, preferred=preferred)
+        out = dot_general(_make_windows(wide, m, count), kernel, ((1,), (0,)), precision=precision, preferred=preferred)
     else:  # one channel of one example: up to nine times as slow, but it takes no memory beyond its operands
         out = lax.conv_general_dilated(lax.expand_dims(a, (0, 1)), lax.expand_dims(kernel, (0, 1)), (1,), [(lo, hi)],
                                        precision=precision,
@@ -120,13 +120,13 @@ def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any
     >>> correlate(np.array([1., 2., 3.]), np.array([0., 1.]))
     Array([2., 3.], dtype=float32)
     """
-    v = own_array("correlate", v, 1)
+    v = to_array("correlate", v, 1)
     if dtypes.is_complex(typeof(v).dtype):
         v = lax.conj(v)
     return _slide("correlate", a, v, mode, False, precision, preferred_element_type)
 
 
-def _points(call: str, M: Any) -> None:
+def _check_points(call: str, M: Any) -> None:
     """Raise TypeError unless `M` can be a number of points; NumPy's functions accept any real number."""
     if not isinstance(M, Tracer) and (np.ndim(M) or np.asarray(M).dtype.kind not in "biuf"):
         raise TypeError(f"{call}: M must be an integer; got {type(M).__name__}: {M!r:.60}")
@@ -138,12 +138,12 @@ class Window(Protocol):
     def __call__(self, M: int) -> Array: ...
 
 
-def _window(name: str, says: str, example: str) -> Window:
+def _make_window(name: str, says: str, example: str) -> Window:
     """Return the window function that NumPy computes under this name."""
     host = getattr(np, name)
 
     def window(M: int) -> Array:
-        _points(name, M)
+        _check_points(name, M)
         return put(np.asarray(host(M)), dtypes.canonical_float())
     window.__name__ = window.__qualname__ = name
     window.__doc__ = f"""{says}
@@ -164,15 +164,15 @@ def _window(name: str, says: str, example: str) -> Window:
     return window
 
 
-bartlett = _window("bartlett", "Return the triangular window of M points, 0 at both ends.",
-                   "Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)")
-blackman = _window("blackman",
-                   "Return the Blackman window of M points: `0.42 - 0.5 cos(t) + 0.08 cos(2 t)`, t from 0 to 2 pi.",
-                   "Array([-0.  ,  0.34,  1.  ,  0.34, -0.  ], dtype=float32)")
-hamming = _window("hamming", "Return the Hamming window of M points: `0.54 - 0.46 cos(t)`, t from 0 to 2 pi.",
-                  "Array([0.08, 0.54, 1.  , 0.54, 0.08], dtype=float32)")
-hanning = _window("hanning", "Return the Hann window of M points: `0.5 - 0.5 cos(t)`, t from 0 to 2 pi.",
-                  "Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)")
+bartlett = _make_window("bartlett", "Return the triangular window of M points, 0 at both ends.",
+                        "Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)")
+blackman = _make_window("blackman",
+                        "Return the Blackman window of M points: `0.42 - 0.5 cos(t) + 0.08 cos(2 t)`, t from 0 to 2 pi.",
+                        "Array([-0.  ,  0.34,  1.  ,  0.34, -0.  ], dtype=float32)")
+hamming = _make_window("hamming", "Return the Hamming window of M points: `0.54 - 0.46 cos(t)`, t from 0 to 2 pi.",
+                       "Array([0.08, 0.54, 1.  , 0.54, 0.08], dtype=float32)")
+hanning = _make_window("hanning", "Return the Hann window of M points: `0.5 - 0.5 cos(t)`, t from 0 to 2 pi.",
+                       "Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)")
 
 
 def kaiser(M: int, beta: ArrayLike) -> Array:
@@ -193,7 +193,7 @@ def kaiser(M: int, beta: ArrayLike) -> Array:
     >>> kaiser(3, 5.0).round(4)
     Array([0.0367, 1.    , 0.0367], dtype=float32)
     """
-    _points("kaiser", M)
+    _check_points("kaiser", M)
     d = dtypes.canonical_float()
     if M == 1:
         return cast(asarray([1.0]), d)

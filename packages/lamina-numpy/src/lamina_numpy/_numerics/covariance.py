@@ -10,7 +10,7 @@ from lamina_tracing.extend import typeof
 
 from .._core.promotion import aval, cast, inexact_dtype, literal, promote_all, work_dtype
 from .._core.public_api import public_api
-from .._core.axes import with_axes
+from .._core.axes import insert_axes
 from .._core.select import choose_by
 from .._core.conversion import asarray
 from .._elementwise.ufuncs import clip, conj, multiply, sqrt, true_divide
@@ -24,7 +24,7 @@ from .._indexing.diagonals import diagonal
 __all__ = ["corrcoef", "cov"]
 
 
-def _half(call: str, *given: Any) -> tuple[np.dtype | None, list[Any]]:
+def _promote_half(call: str, *given: Any) -> tuple[np.dtype | None, list[Any]]:
     """The dtype that variables promote to, if that is half precision, and they in float32; two of them, or one."""
     xs = [asarray(x) if isinstance(x, (list, tuple)) else x for x in given if x is not None]
     d = inexact_dtype(typeof(promote_all(call, xs)[0]).dtype, config.enable_x64.value)
@@ -57,7 +57,7 @@ def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: boo
     Array([[ 1., -1.],
            [-1.,  1.]], dtype=float32)
     """
-    half, xs = _half("cov", m, y)
+    half, xs = _promote_half("cov", m, y)
     if half is not None:
         return cast(cov(xs[0], xs[1] if xs[1:] else None, rowvar, bias, ddof, fweights, aweights), half)
     rows = []
@@ -90,8 +90,8 @@ def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: boo
         scale = literal(scale if scale > 0 else np.nan, d)
     else:
         w_sum = total(w)
-        center = x - with_axes(true_divide(total(x * with_axes(w, (0,)), 1), w_sum), (1,))
-        right = center * with_axes(w, (0,))
+        center = x - insert_axes(true_divide(total(x * insert_axes(w, (0,)), 1), w_sum), (1,))
+        right = center * insert_axes(w, (0,))
         if ddof == 0:
             scale = w_sum
         elif aweights is None:
@@ -124,14 +124,14 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> A
     Array([[ 1. , -0.5],
            [-0.5,  1. ]], dtype=float32)
     """
-    half, xs = _half("corrcoef", x, y)
+    half, xs = _promote_half("corrcoef", x, y)
     if half is not None:
         return cast(corrcoef(xs[0], xs[1] if xs[1:] else None, rowvar), half)
     c = cov(xs[0], xs[1] if xs[1:] else None, rowvar)
     if not typeof(c).shape:
         return true_divide(c, c)
     spread = sqrt(lax.real(diagonal(c)) if dtypes.is_complex(typeof(c).dtype) else diagonal(c))
-    c = c / with_axes(spread, (1,)) / with_axes(spread, (0,))
+    c = c / insert_axes(spread, (1,)) / insert_axes(spread, (0,))
     if dtypes.is_complex(typeof(c).dtype):
         return lax.complex(clip(lax.real(c), -1, 1), clip(lax.imag(c), -1, 1))
     return clip(c, -1, 1)

@@ -10,11 +10,11 @@ from lamina_tracing import Array, ArrayLike, AxisLike, lax
 from lamina_tracing.extend import as_int, check_axes, check_axis, is_axis_name, typeof
 
 from .._core.promotion import broadcast, cast, literal, promote_all, to_inexact, work_dtype
-from .._core.named_axes import all_in_front, along_axis
-from .._core.public_api import jitted_core, hashable, public_api
-from .._core.axes import split_at, with_axes
+from .._core.named_axes import along_axis, gather_to_front
+from .._core.public_api import jitted_core, public_api, to_hashable
+from .._core.axes import insert_axes, split_at
 from .._core.select import choose_by
-from .._core.conversion import asarray, own_array
+from .._core.conversion import asarray, to_array
 from .._elementwise.division import remainder
 from .._shape.layout import moveaxis, ravel, reshape
 from .._shape.joining import concatenate
@@ -27,7 +27,7 @@ from .._indexing.searching import searchsorted
 __all__ = ["diff", "ediff1d", "gradient", "interp", "trapezoid", "unwrap"]
 
 
-def _ends(a: Any, at: int, skip_first: bool) -> Any:
+def _drop_end(a: Any, at: int, skip_first: bool) -> Any:
     n = typeof(a).shape[at]
     return split_at(a, [1], at)[1] if skip_first else split_at(a, [n - 1], at)[0]
 
@@ -56,7 +56,7 @@ def diff(a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = N
     >>> diff(np.array([1, 4, 9]))
     Array([3, 5], dtype=int32)
     """
-    a = own_array("diff", a)
+    a = to_array("diff", a)
     shape = typeof(a).shape
     n = as_int("diff", "n", n)
     if n < 0:
@@ -68,7 +68,7 @@ def diff(a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = N
     one = tuple(1 if i == at else s for i, s in enumerate(shape))
     for extra, first in ((prepend, True), (append, False)):
         if extra is not None:
-            extra = own_array("diff", extra)
+            extra = to_array("diff", extra)
             if not typeof(extra).shape:
                 extra = broadcast(extra, (), one)
             parts.insert(0 if first else len(parts), extra)
@@ -77,7 +77,7 @@ def diff(a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = N
     for _ in range(n):
         if typeof(a).shape[at] == 0:
             break
-        after, before = _ends(a, at, True), _ends(a, at, False)
+        after, before = _drop_end(a, at, True), _drop_end(a, at, False)
         a = lax.ne(after, before) if typeof(a).dtype == dtypes.BOOL else lax.sub(after, before)
     return a
 
@@ -101,7 +101,7 @@ def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike
     >>> ediff1d(np.array([1, 4, 9]), to_begin=0)
     Array([0, 3, 5], dtype=int32)
     """
-    ary = ravel(own_array("ediff1d", ary))
+    ary = ravel(to_array("ediff1d", ary))
     d = typeof(ary).dtype
     parts = [diff(ary)]
     for name, extra, place in (("to_begin", to_begin, 0), ("to_end", to_end, 2)):
@@ -154,11 +154,11 @@ def gradient(f: ArrayLike, *varargs: Any, axis: AxisLike = None, edge_order: int
         n = shape[at]
         if n < least:
             raise ValueError(f"gradient: axis {at} needs at least {least} samples; got {n}")
-        out.append(_derivative(f, at, n, asarray(h) if isinstance(h, (list, tuple)) else h, edge_order == 2))
+        out.append(_differentiate(f, at, n, asarray(h) if isinstance(h, (list, tuple)) else h, edge_order == 2))
     return out[0] if len(out) == 1 else out
 
 
-def _derivative(f: Any, at: int, n: int, h: Any, second_order: bool) -> Any:
+def _differentiate(f: Any, at: int, n: int, h: Any, second_order: bool) -> Any:
     d = typeof(f).dtype
     rank = len(typeof(f).shape)
 
@@ -177,7 +177,7 @@ def _derivative(f: Any, at: int, n: int, h: Any, second_order: bool) -> Any:
     if typeof(h).shape != (n,):
         raise ValueError(f"gradient: coordinates must have the length {n} of the axis; got {typeof(h).str_long()}")
     gaps = reshape(cast(diff(h), d), tuple(-1 if i == at else 1 for i in range(rank)))
-    one, two = _ends(gaps, at, False), _ends(gaps, at, True)
+    one, two = _drop_end(gaps, at, False), _drop_end(gaps, at, True)
     # The derivative of the parabola through three points, gaps h1 and h2 apart: -h2 / (h1 (h1 + h2)) f0 + (h2 - h1) /
     # (h1 h2) f1 +
     # h1 / (h2 (h1 + h2)) f2.
@@ -216,9 +216,9 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     >>> trapezoid(np.array([1., 2., 3.]), dx=2.0)
     Array(8., dtype=float32)
     """
-    y = to_inexact("trapezoid", own_array("trapezoid", y))
+    y = to_inexact("trapezoid", to_array("trapezoid", y))
     if type(axis) is not int and is_axis_name(axis):
-        y, x = all_in_front(y, (axis,)), x if x is None else all_in_front(own_array("trapezoid", x), (axis,))
+        y, x = gather_to_front(y, (axis,)), x if x is None else gather_to_front(to_array("trapezoid", x), (axis,))
         axis = 0
     at = check_axis("trapezoid", axis, len(typeof(y).shape))
     n = typeof(y).shape[at]
@@ -231,8 +231,8 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     samples: Any = moveaxis(y, at, -1)
     gaps: Any = dx
     if x is not None:  # gaps in the wider dtype: differences cancel digits
-        samples, places = promote_all("trapezoid", [samples, to_inexact("trapezoid", own_array("trapezoid", x))])
-        gaps = with_axes(diff(places), tuple(range(len(typeof(y).shape) - 1))) if len(typeof(places).shape) == 1 \
+        samples, places = promote_all("trapezoid", [samples, to_inexact("trapezoid", to_array("trapezoid", x))])
+        gaps = insert_axes(diff(places), tuple(range(len(typeof(y).shape) - 1))) if len(typeof(places).shape) == 1 \
             else diff(moveaxis(places, axis, -1))  # counted from the end, it is an axis of `x` as of `y`
     return total((samples[..., 1:] + samples[..., :-1]) * gaps, -1) * 0.5
 
@@ -260,7 +260,7 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
     >>> unwrap(np.array([350, 10, 30]), period=360)
     Array([350., 370., 390.], dtype=float32)
     """
-    p = own_array("unwrap", p)
+    p = to_array("unwrap", p)
     if dtypes.is_complex(typeof(p).dtype):
         raise ValueError("unwrap: expected real numbers")
     at = check_axis("unwrap", axis, len(typeof(p).shape))
@@ -352,4 +352,4 @@ def interp(x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: Any = None, right: 
         if isinstance(v, str) and v != "extrapolate":
             raise ValueError(f"interp: left and right must be numbers or 'extrapolate'; got {v!r}")
     ends = tuple(None if extends else v for v, extends in zip((left, right), extended))
-    return _interp(x, xp, fp, ends, extended=extended, period=hashable(period))
+    return _interp(x, xp, fp, ends, extended=extended, period=to_hashable(period))

@@ -29,7 +29,7 @@ __all__ = ["pad"]
 _BY_INDEX = ("edge", "reflect", "symmetric", "wrap")
 
 
-def _widths(name: str, n: int, width: Any) -> tuple[tuple[int, int], ...]:
+def _parse_widths(name: str, n: int, width: Any) -> tuple[tuple[int, int], ...]:
     try:
         pairs = np.broadcast_to(np.asarray(width), (n, 2))
     except ValueError:
@@ -79,7 +79,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Ar
     if isinstance(pad_width, dict):
         named = {check_axis("pad", k, n): v for k, v in pad_width.items()}
         pad_width = [(v, v) if isinstance(v := named.get(i, 0), int) else v for i in range(n)]
-    widths = _widths("pad_width", n, pad_width)
+    widths = _parse_widths("pad_width", n, pad_width)
     # Widths and mode are known here: each kind of padding is a compiled function of its own.
     allowed = {"constant": {"constant_values"}, "linear_ramp": {"end_values"}, "reflect": {"reflect_type"},
                "symmetric": {"reflect_type"}, "edge": set(), "wrap": set(),
@@ -103,7 +103,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Ar
         return _pad_ramp(array, asarray(kwargs.get("end_values", 0)), widths)
     if mode in ("maximum", "minimum", "mean", "median"):
         length = kwargs.get("stat_length")
-        return _pad_stat(array, widths, mode, None if length is None else _widths("stat_length", n, length))
+        return _pad_stat(array, widths, mode, None if length is None else _parse_widths("stat_length", n, length))
     raise ValueError(f"pad: unknown mode {mode!r}; see the documentation for the list")
 
 
@@ -154,12 +154,12 @@ def _pad_ramp(array: Any, end: Any, widths: tuple[tuple[int, int], ...]) -> Any:
         n = typeof(array).shape[i]
         first, last = split_at(array, [1], i)[0], split_at(array, [n - 1], i)[1]
         before = linspace(end[i, 0], squeeze(first, i), b, endpoint=False, axis=i, dtype=d)
-        after = _flipped(linspace(end[i, 1], squeeze(last, i), a, endpoint=False, axis=i, dtype=d), i)
+        after = _flip(linspace(end[i, 1], squeeze(last, i), a, endpoint=False, axis=i, dtype=d), i)
         array = concatenate([before, array, after], i)
     return array
 
 
-def _flipped(x: Any, axis: int) -> Any:
+def _flip(x: Any, axis: int) -> Any:
     return lax.rev(x, (axis,))
 
 
@@ -183,11 +183,11 @@ def _pad_stat(array: Any, widths: tuple[tuple[int, int], ...], mode: str, length
 def _pad_by(array: Any, widths: tuple[tuple[int, int], ...], fun: Any, kwargs: dict[str, Any]) -> Any:
     out = _pad_constant(array, literal(0, typeof(array).dtype), widths)
     for i, pair in enumerate(widths):
-        out = apply_along_axis(lambda v, pair=pair, i=i: _result(fun(v, pair, i, kwargs), v), i, out)
+        out = apply_along_axis(lambda v, pair=pair, i=i: _check_result(fun(v, pair, i, kwargs), v), i, out)
     return out
 
 
-def _result(new: Any, old: Any) -> Any:
+def _check_result(new: Any, old: Any) -> Any:
     if new is None:
         raise ValueError("pad: a padding function must return the padded vector, since arrays are immutable")
     return cast(new, typeof(old).dtype)

@@ -9,10 +9,11 @@ from lamina_ir.extend import docstring_entries, fill_docstring
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import as_int, Tracer, typeof
 
-from .._core.promotion import broadcast, broadcast_shapes_of, cast, fixed, literal, promote_all, to_inexact, work_dtype
+from .._core.promotion import (broadcast, broadcast_shapes_of, cast, literal, make_constant, promote_all, to_inexact,
+                               work_dtype)
 from .._core.public_api import jitted_core
 from .._core.axes import split_at
-from .._core.conversion import asarray, own, put
+from .._core.conversion import asarray, put, wrap_host_values
 from .._elementwise.powers import power
 from .._shape.layout import atleast_1d
 from .._shape.joining import concatenate
@@ -47,7 +48,7 @@ def _polyval(p: Any, x: Any) -> Any:
     p, x = cast(p, d, typeof(p).weak_type), cast(x, d, typeof(x).weak_type)
     shape = broadcast_shapes_of("polyval", (own, typeof(x).shape)) if own else typeof(x).shape
     x = broadcast(x, typeof(x).shape, shape)
-    out = lax.broadcast_in_dim(fixed(0, d), shape, ())
+    out = lax.broadcast_in_dim(make_constant(0, d), shape, ())
     for i in range(n):  # Horner's scheme
         c = lax.squeeze(lax.slice(p, (i,) + (0,) * len(own), (i + 1, *own)), (0,))
         c = broadcast(c, own, shape) if own else c
@@ -79,7 +80,7 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     return _polyval(p, x)
 
 
-def _coefficients(call: str, *ps: Any) -> list[Any]:
+def _to_coefficients(call: str, *ps: Any) -> list[Any]:
     out = promote_all(call, [atleast_1d(asarray(p)) for p in ps])
     for p in out:
         if len(typeof(p).shape) != 1:
@@ -87,7 +88,7 @@ def _coefficients(call: str, *ps: Any) -> list[Any]:
     return out
 
 
-def _level(p: Any, n: int) -> Any:
+def _pad_front(p: Any, n: int) -> Any:
     short = n - typeof(p).shape[0]
     return lax.pad(p, literal(0, typeof(p).dtype), ((short, 0, 0),)) if short else p
 
@@ -106,9 +107,9 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     >>> polyadd(np.array([1, 2]), np.array([1, 0, 0]))
     Array([1, 1, 2], dtype=int32)
     """
-    x, y = _coefficients("polyadd", a1, a2)
+    x, y = _to_coefficients("polyadd", a1, a2)
     n = max(typeof(x).shape[0], typeof(y).shape[0])
-    return _level(x, n) + _level(y, n)
+    return _pad_front(x, n) + _pad_front(y, n)
 
 
 @fill_docstring(_SUM)
@@ -127,9 +128,9 @@ def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     >>> polysub(np.array([1, 2]), np.array([1, 0, 0]))
     Array([-1,  1,  2], dtype=int32)
     """
-    x, y = _coefficients("polysub", a1, a2)
+    x, y = _to_coefficients("polysub", a1, a2)
     n = max(typeof(x).shape[0], typeof(y).shape[0])
-    return _level(x, n) - _level(y, n)
+    return _pad_front(x, n) - _pad_front(y, n)
 
 
 def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
@@ -151,7 +152,7 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
     >>> polymul(np.array([1, 2]), np.array([1, 3]))
     Array([1., 5., 6.], dtype=float32)
     """
-    x, y = _coefficients("polymul", to_inexact("polymul", asarray(a1)), to_inexact("polymul", asarray(a2)))
+    x, y = _to_coefficients("polymul", to_inexact("polymul", asarray(a1)), to_inexact("polymul", asarray(a2)))
     if trim_leading_zeros:
         x, y = trim_zeros(x, "f"), trim_zeros(y, "f")
     return convolve(x, y)
@@ -177,7 +178,7 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
     >>> polydiv(np.array([1., 3., 3.]), np.array([1., 1.]))
     (Array([1., 2.], dtype=float32), Array([0., 0., 1.], dtype=float32))
     """
-    x, y = _coefficients("polydiv", to_inexact("polydiv", asarray(u)), to_inexact("polydiv", asarray(v)))
+    x, y = _to_coefficients("polydiv", to_inexact("polydiv", asarray(u)), to_inexact("polydiv", asarray(v)))
     n, m = typeof(x).shape[0] - 1, typeof(y).shape[0] - 1
     if m < 0:
         raise ValueError("polydiv: the divisor has no coefficients")
@@ -216,7 +217,7 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
     m = as_int("polyder", "m", m)
     if m < 0:
         raise ValueError(f"polyder: m must not be negative; got {m}")
-    (out,) = _coefficients("polyder", to_inexact("polyder", asarray(p)))
+    (out,) = _to_coefficients("polyder", to_inexact("polyder", asarray(p)))
     for _ in range(m):
         n = typeof(out).shape[0]
         out = split_at(out, [n - 1], 0)[0] * put(np.arange(n - 1, 0, -1), typeof(out).dtype)
@@ -245,7 +246,7 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     m = as_int("polyint", "m", m)
     if m < 0:
         raise ValueError(f"polyint: m must not be negative; got {m}")
-    (out,) = _coefficients("polyint", to_inexact("polyint", asarray(p)))
+    (out,) = _to_coefficients("polyint", to_inexact("polyint", asarray(p)))
     constants = atleast_1d(asarray(0.0 if k is None else k))
     if typeof(constants).shape[0] not in (1, m) and m:
         raise ValueError(f"polyint: k must be one number or {m}; got {typeof(constants).str_long()}")
@@ -287,7 +288,7 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
     return out
 
 
-def _concrete(call: str, x: Any) -> np.ndarray:
+def _require_concrete(call: str, x: Any) -> np.ndarray:
     x = asarray(x)
     if isinstance(x, Tracer):
         raise ConcretizationError(f"{call}: runs on the host and needs known values; got a traced {x.aval.str_long()}")
@@ -316,7 +317,7 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     """
     if isinstance(p, Tracer) and not strip_zeros:
         return _roots(p)
-    known = _concrete("roots", p)
+    known = _require_concrete("roots", p)
     found = np.roots(np.atleast_1d(known)).astype(np.complex128)
     if not strip_zeros:
         found = np.concatenate([found, np.full(max(known.size - 1, 0) - found.size, complex(np.nan, np.nan))])
@@ -368,22 +369,22 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, fu
     if any(isinstance(v, Tracer) for v in (x, y, w)):
         return _polyfit(x, y, *(() if w is None else (w,)), deg=deg, rcond=rcond, full=bool(full), cov=cov)
     host: Any = np.polyfit  # its overloads know no `bool`
-    out = host(_concrete("polyfit", x), _concrete("polyfit", y), deg, rcond, full,
-               None if w is None else _concrete("polyfit", w), cov)
-    d = typeof(_points(x, y, *(() if w is None else (w,)))[0]).dtype
+    out = host(_require_concrete("polyfit", x), _require_concrete("polyfit", y), deg, rcond, full,
+               None if w is None else _require_concrete("polyfit", w), cov)
+    d = typeof(_to_points(x, y, *(() if w is None else (w,)))[0]).dtype
     if not isinstance(out, tuple):
         return put(out, d)
     found = tuple([put(np.asarray(v), d if np.iscomplexobj(v) else dtypes.real_dtype(d)) for v in out])
     return (*found[:2], put(np.asarray(out[2], np.int32), np.dtype("int32")), *found[3:]) if full else found
 
 
-def _points(*xs: Any) -> list[Any]:
+def _to_points(*xs: Any) -> list[Any]:
     return promote_all("polyfit", [to_inexact("polyfit", asarray(v)) for v in xs])
 
 
 def _polyfit(x: Any, y: Any, *weights: Any, deg: int, rcond: float | None, full: bool, cov: bool | str) -> Any:
     """By singular values of the powers of `x`, each scaled to length one: raw powers differ by orders of magnitude."""
-    x, y, *w = _points(x, y, *weights)
+    x, y, *w = _to_points(x, y, *weights)
     t = typeof(x)
     if t.dtype.itemsize < 4:
         single = np.dtype("float32")
@@ -451,4 +452,4 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     if t.dtype == dtypes.BOOL:
         x = cast(x, np.dtype(np.int32))
     return power(lax.broadcast_in_dim(x, (t.shape[0], n), (0,)),
-                 own(powers[None].astype(np.int32 if t.dtype == dtypes.BOOL else t.dtype)))
+                 wrap_host_values(powers[None].astype(np.int32 if t.dtype == dtypes.BOOL else t.dtype)))

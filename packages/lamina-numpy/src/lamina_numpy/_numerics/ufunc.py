@@ -15,7 +15,7 @@ from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, eval_shape, la
 from lamina_tracing.extend import Tracer, check_axis, typeof
 
 from .._core.conversion import asarray
-from .._core.promotion import cast, no_out, work_dtype
+from .._core.promotion import cast, refuse_out, work_dtype
 from .._indexing.selection import where as choose
 from .._creation.creation import arange
 from .._reductions import reductions, cumulative
@@ -78,7 +78,7 @@ class ufunc(metaclass=_Kind):
         self._known = ""  # the name under which the tables above know it
 
     @staticmethod
-    def of(shown: Any) -> ufunc:
+    def from_public(shown: Any) -> ufunc:
         """The methods of a public function: it takes whole arrays already."""
         made: Any = shown.__dict__.get("_ufunc")
         if made is None:
@@ -105,7 +105,7 @@ class ufunc(metaclass=_Kind):
     def __call__(self, *args: ArrayLike, out: None = None, where: Any = None) -> Any:
         """The function of arrays that broadcast."""
         call = self.__name__
-        no_out(call, out)
+        refuse_out(call, out)
         if where is not None:
             raise NotImplementedError(f"{call}: where= leaves elements undefined, as there is no array to leave them in; "
                                       "use lamina.numpy.where on the result")
@@ -154,16 +154,17 @@ class ufunc(metaclass=_Kind):
           ValueError: the function has not two arguments and one result, or there is nothing to begin with.
         """
         call = self._fold_only("reduce")
-        no_out(call, out)
+        refuse_out(call, out)
         if self._known in _SUMS:
             more: dict[str, Any] = {} if self._known.startswith("logical") else {"initial": initial}
             if more or initial is None:
                 x = asarray(a) if dtype is None else asarray(a).astype(dtype)
                 return _SUMS[self._known](x, axis, keepdims=keepdims, where=where, **more)
-        x, axes = self._operand(call, a, axis, dtype)
-        half = self._half(x)
+        x, axes = self._prepare_operand(call, a, axis, dtype)
+        half = self._get_fold_dtype(x)
         if half:
-            return self._narrowed(self.reduce(cast(x, work_dtype(half)), axes, None, None, keepdims, initial, where), half)
+            return self._narrow(self.reduce(cast(x, work_dtype(half)), axes, None, None, keepdims, initial, where),
+                                half)
         shape = typeof(x).shape
         others = [n for i, n in enumerate(shape) if i not in axes]
         rows = reshape(moveaxis(x, axes, range(len(axes))), (math.prod([shape[i] for i in axes]), *others))
@@ -184,16 +185,16 @@ class ufunc(metaclass=_Kind):
             lax.convert_element_type(start, eval_shape(self._whole, start, start).dtype)
         return reshape(folded, tuple([1 if i in axes else n for i, n in enumerate(shape)])) if keepdims else folded
 
-    def _half(self, x: Any) -> Any:
+    def _get_fold_dtype(self, x: Any) -> Any:
         """Return the dtype for folds of half precision: float32, because long sums in half precision stop growing."""
         d = typeof(x).dtype
         return d if self._known and work_dtype(d) != d else None
 
     @staticmethod
-    def _narrowed(out: Any, half: np.dtype) -> Any:
+    def _narrow(out: Any, half: np.dtype) -> Any:
         return cast(out, half) if typeof(out).dtype == work_dtype(half) else out
 
-    def _operand(self, call: str, a: Any, axis: Any, dtype: Any) -> tuple[Any, tuple[int, ...]]:
+    def _prepare_operand(self, call: str, a: Any, axis: Any, dtype: Any) -> tuple[Any, tuple[int, ...]]:
         x = asarray(a) if dtype is None else asarray(a).astype(dtype)
         ndim = len(typeof(x).shape)
         given = range(ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
@@ -216,15 +217,15 @@ class ufunc(metaclass=_Kind):
           ValueError: the function has not two arguments and one result.
         """
         call = self._fold_only("accumulate")
-        no_out(call, out)
+        refuse_out(call, out)
         x = asarray(a) if dtype is None else asarray(a).astype(dtype)
         x, axis = (reshape(x, (-1,)), 0) if axis is None else (x, axis)
-        x, (at,) = self._operand(call, x, axis, None)
+        x, (at,) = self._prepare_operand(call, x, axis, None)
         if self._known in _RUNNING:
             return _RUNNING[self._known](x, at)
-        half = self._half(x)
+        half = self._get_fold_dtype(x)
         if half:
-            return self._narrowed(self.accumulate(cast(x, work_dtype(half)), at), half)
+            return self._narrow(self.accumulate(cast(x, work_dtype(half)), at), half)
         rows = moveaxis(x, at, 0)
         one = lax.full(typeof(rows).shape[1:], 0, typeof(rows).dtype)
         dtype = eval_shape(self._whole, one, one).dtype
@@ -253,11 +254,11 @@ class ufunc(metaclass=_Kind):
           IndexError: a known index is outside. Traced ones are moved to the nearest inside.
         """
         call = self._fold_only("reduceat")
-        no_out(call, out)
-        x, (at,) = self._operand(call, a, axis, dtype)
-        half = self._half(x)
+        refuse_out(call, out)
+        x, (at,) = self._prepare_operand(call, a, axis, dtype)
+        half = self._get_fold_dtype(x)
         if half:
-            return self._narrowed(self.reduceat(cast(x, work_dtype(half)), indices, at), half)
+            return self._narrow(self.reduceat(cast(x, work_dtype(half)), indices, at), half)
         starts = asarray(indices)
         t = typeof(starts)
         if t.dtype.kind not in "iu" or len(t.shape) != 1:

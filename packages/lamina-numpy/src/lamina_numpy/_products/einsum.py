@@ -15,12 +15,12 @@ from lamina_ir import ShapeError, dtypes, prims
 from lamina_tracing import Array, DTypeLike, lax
 from lamina_tracing.extend import split_einsum_spec, typeof, resolve_requested_dtype
 
-from .._core.promotion import aval, cast, literal, no_out, promote_all
+from .._core.promotion import aval, cast, literal, promote_all, refuse_out
 from .._core.public_api import jitted_core
-from .._core.axes import permuted
+from .._core.axes import permute_axes
 from .._core.select import choose_by
 from .._core.conversion import asarray
-from .._core.named_axes import axes_of, reduced
+from .._core.named_axes import axes_of, reduce_axes
 from .products import dot_general
 
 __all__ = ["einsum", "einsum_path"]
@@ -29,7 +29,7 @@ _NONE: frozenset[str] = frozenset()
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" + "".join(map(chr, range(0x100, 0x180)))
 
 
-def _interleaved(args: Sequence[Any]) -> tuple[str, list[Any]]:
+def _parse_interleaved(args: Sequence[Any]) -> tuple[str, list[Any]]:
     """`einsum(x, [0, 1], y, [1, 2], [0, 2])` as subscripts and operands."""
     operands, terms, out = [], [], None
     rest = list(args)
@@ -43,9 +43,9 @@ def _interleaved(args: Sequence[Any]) -> tuple[str, list[Any]]:
                                                                                                       s))
     letter = dict(zip(labels, _LETTERS))
 
-    def word(term: Any) -> str:
+    def format_term(term: Any) -> str:
         return "".join("..." if s is Ellipsis else letter[s] for s in term)
-    return ",".join(map(word, terms)) + ("" if out is None else "->" + word(out)), operands
+    return ",".join(map(format_term, terms)) + ("" if out is None else "->" + format_term(out)), operands
 
 
 @lru_cache(maxsize=512)
@@ -164,9 +164,9 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
     >>> vmap(lambda x, y: einsum("a{i},a{i}->", x, y), axis_name="i", out_axes=None)(np.ones((2, 3)), np.ones((2, 3)))
     Array(6., dtype=float32)
     """
-    no_out("einsum", out)
+    refuse_out("einsum", out)
     if not isinstance(subscripts, str):
-        subscripts, found = _interleaved((subscripts, *operands))
+        subscripts, found = _parse_interleaved((subscripts, *operands))
         operands = tuple(found)
     xs = [asarray(x) if isinstance(x, (list, tuple)) else x for x in operands]
     if isinstance(optimize, (list, tuple)):
@@ -185,7 +185,7 @@ def _einsum(*operands: Any, subscripts: str, optimize: Any, precision: Any, pref
     xs = promote_all("einsum", operands)
     final = typeof(xs[0]).dtype if preferred is None else resolve_requested_dtype(preferred)
     todo = list(zip(xs, terms, [names for _, names in named]))
-    for step in _order(subscripts, terms, out, shapes, optimize):
+    for step in _choose_order(subscripts, terms, out, shapes, optimize):
         if len(set(step)) < len(step) or not all(0 <= i < len(todo) for i in step):
             raise ValueError(f"einsum: step {step} of optimize={optimize!r} names operands that are not there, or one twice; "
                              f"{len(todo)} are left")
@@ -199,23 +199,23 @@ def _einsum(*operands: Any, subscripts: str, optimize: Any, precision: Any, pref
             last = not todo and len(picked) == 2
             (x, a, m), (y, b, n), *others = picked
             names = kept_names.union(*(k for _, _, k in others))
-            x, m = _summed(x, m, names | n)
-            y, n = _summed(y, n, names | m)
+            x, m = _sum_axes(x, m, names | n)
+            y, n = _sum_axes(y, n, names | m)
             x, a = _contract(x, a, y, b, rest, out if last else None, precision, preferred)
-            x, m = _summed(x, m | n, names)
+            x, m = _sum_axes(x, m | n, names)
             picked[:2] = [(x, a, m)]
         todo.append(picked[0])
     if len(todo) > 1:
         raise ValueError(f"einsum: the path optimize={optimize!r} leaves {len(todo)} operands to contract")
     x, a, names = todo[0]
-    x, a = _alone(x, a, set(out))
-    x, _ = _summed(x, names, out_names)
-    x = permuted(x, tuple(a.index(c) for c in out))
+    x, a = _reduce_operand(x, a, set(out))
+    x, _ = _sum_axes(x, names, out_names)
+    x = permute_axes(x, tuple(a.index(c) for c in out))
     return cast(x, final, typeof(x).weak_type and preferred is None)
 
 
-def _order(subscripts: str, terms: Sequence[str], out: str, shapes: Sequence[tuple[int, ...]],
-           optimize: Any) -> Sequence[tuple[int, ...]]:
+def _choose_order(subscripts: str, terms: Sequence[str], out: str, shapes: Sequence[tuple[int, ...]],
+                  optimize: Any) -> Sequence[tuple[int, ...]]:
     """Which operands to contract, step by step; results go to the end of the list."""
     n = len(terms)
     if n <= 2:
@@ -229,25 +229,26 @@ def _order(subscripts: str, terms: Sequence[str], out: str, shapes: Sequence[tup
 
 @lru_cache(maxsize=512)
 def _path(text: str, shapes: tuple[tuple[int, ...], ...], optimize: str) -> Sequence[tuple[int, ...]]:
-    return _planned(text, shapes, optimize)[0]
+    return _plan_contraction(text, shapes, optimize)[0]
 
 
-def _planned(text: str, shapes: Sequence[tuple[int, ...]], optimize: Any) -> tuple[Sequence[tuple[int, ...]], Any]:
+def _plan_contraction(text: str, shapes: Sequence[tuple[int, ...]], optimize: Any) -> tuple[Sequence[tuple[int, ...]],
+                                                                                            Any]:
     # Only three and more operands need an order, and loading the package takes tens of milliseconds.
     import opt_einsum  # noqa: PLC0415
     return opt_einsum.contract_path(text, *shapes, shapes=True, optimize=optimize)
 
 
-def _summed(x: Any, names: frozenset[str], keep: frozenset[str]) -> tuple[Any, frozenset[str]]:
+def _sum_axes(x: Any, names: frozenset[str], keep: frozenset[str]) -> tuple[Any, frozenset[str]]:
     """`x` summed over the mapped axes that are in `names` but not in `keep`."""
     gone = names - keep
     if gone:
         op = prims.reduce_or_p if typeof(x).dtype == dtypes.BOOL else prims.reduce_sum_p
-        x = reduced(op, x, axes_of("einsum", tuple(sorted(gone)), len(typeof(x).shape)))
+        x = reduce_axes(op, x, axes_of("einsum", tuple(sorted(gone)), len(typeof(x).shape)))
     return x, names & keep
 
 
-def _alone(x: Any, names: str, keep: set[str]) -> tuple[Any, str]:
+def _reduce_operand(x: Any, names: str, keep: set[str]) -> tuple[Any, str]:
     """Take the diagonal of repeated labels of one operand, and sum over labels that are not in `keep`."""
     for c, n in Counter(names).items():
         while n > 1:
@@ -272,11 +273,11 @@ def _alone(x: Any, names: str, keep: set[str]) -> tuple[Any, str]:
 
 def _contract(x: Any, a: str, y: Any, b: str, keep: set[str], want: str | None, precision: Any,
               preferred: Any) -> tuple[Any, str]:
-    x, a = _alone(x, a, keep | set(b))
-    y, b = _alone(y, b, keep | set(a))
-    x, a, y, b = _without_ones(x, a, y, b)
-    x, a = _alone(x, a, keep | set(b))
-    y, b = _alone(y, b, keep | set(a))
+    x, a = _reduce_operand(x, a, keep | set(b))
+    y, b = _reduce_operand(y, b, keep | set(a))
+    x, a, y, b = _drop_ones(x, a, y, b)
+    x, a = _reduce_operand(x, a, keep | set(b))
+    y, b = _reduce_operand(y, b, keep | set(a))
     batch = [c for c in a if c in b and c in keep]
     contract = [c for c in a if c in b and c not in keep]
     names = "".join([*batch, *(c for c in a if c not in b), *(c for c in b if c not in a)])
@@ -291,7 +292,7 @@ def _contract(x: Any, a: str, y: Any, b: str, keep: set[str], want: str | None, 
     return out, names
 
 
-def _without_ones(x: Any, a: str, y: Any, b: str) -> tuple[Any, str, Any, str]:
+def _drop_ones(x: Any, a: str, y: Any, b: str) -> tuple[Any, str, Any, str]:
     """Shared labels of length 1 on one side only broadcast: drop them there."""
     s, t = typeof(x).shape, typeof(y).shape
     left = [c for c in a if c in b and s[a.index(c)] == 1 != t[b.index(c)]]
@@ -328,11 +329,11 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") ->
     ['einsum_path', (0, 1), (0, 1)]
     """
     if not isinstance(subscripts, str):
-        subscripts, found = _interleaved((subscripts, *operands))
+        subscripts, found = _parse_interleaved((subscripts, *operands))
         operands = tuple(found)
     if "{" in subscripts:  # each position multiplies its own arrays: names change no order
         letters, _ = split_einsum_spec("einsum_path", subscripts)
         subscripts = ",".join(letters[:-1]) + ("" if letters[-1] == "?" else "->" + letters[-1])
     shapes = [typeof(asarray(x)).shape for x in operands]
-    path, info = _planned(subscripts, shapes, optimize)
+    path, info = _plan_contraction(subscripts, shapes, optimize)
     return ["einsum_path", *path], info

@@ -12,11 +12,12 @@ from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import (check_axes, check_axis, is_axis_name, check_no_axis_name, typeof,
                                    resolve_requested_dtype)
 
-from .._core.promotion import aval, broadcast, broadcast_shapes_of, cast, convert, equation, no_out, pair, promote_all
+from .._core.promotion import (aval, broadcast, broadcast_shapes_of, cast, convert, equation, pair, promote_all,
+                               refuse_out)
 from .._core.public_api import public_api
-from .._core.axes import permuted, with_axes
-from .._core.conversion import own_array
-from .._core.named_axes import axes_of, reduced
+from .._core.axes import insert_axes, permute_axes
+from .._core.conversion import to_array
+from .._core.named_axes import axes_of, reduce_axes
 from .._elementwise.ufuncs import multiply
 from .._shape.layout import moveaxis, ravel, reshape
 from .._shape.joining import stack
@@ -52,14 +53,14 @@ def dot_general(x: Any, y: Any, contract: tuple[Any, Any], batch: tuple[Any, Any
                     preferred_element_type=None if preferred is None else resolve_requested_dtype(preferred))
 
 
-def _two(call: str, x: Any, y: Any) -> tuple[Any, Any, tuple[int, ...], tuple[int, ...]]:
+def _get_avals(call: str, x: Any, y: Any) -> tuple[Any, Any, tuple[int, ...], tuple[int, ...]]:
     a, b = aval(call, x, 0), aval(call, y, 1)
     if a.dtype is not b.dtype and a.dtype != b.dtype:
         x, y = promote_all(call, (x, y))
     return x, y, a.shape, b.shape
 
 
-def _bad(call: str, a: Any, b: Any, n: int, m: int) -> Exception:
+def _make_shape_error(call: str, a: Any, b: Any, n: int, m: int) -> Exception:
     return ShapeError(f"{call}: dot_general requires contracting dimensions to have the same shape, got [{n}] and [{m}] for "
                       f"operands of shapes {a} and {b}; transpose or reshape one of them")
 
@@ -85,13 +86,13 @@ def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
     >>> vdot(np.array([1., 2.]), np.array([3., 4.]))
     Array(11., dtype=float32)
     """
-    x, y, s, t = _two("vdot", a, b)
+    x, y, s, t = _get_avals("vdot", a, b)
     if dtypes.is_complex(typeof(x).dtype) and dtypes.is_complex(typeof(a).dtype):
         x = lax.conj(x)
     x, y = (ravel(x) if len(s) != 1 else x), (ravel(y) if len(t) != 1 else y)
     n, m = typeof(x).shape[0], typeof(y).shape[0]
     if n != m:
-        raise _bad("vdot", s, t, n, m)
+        raise _make_shape_error("vdot", s, t, n, m)
     return dot_general(x, y, ((0,), (0,)), precision=precision, preferred=preferred_element_type)
 
 
@@ -116,7 +117,7 @@ def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_
     >>> dot(np.array([[1., 2.], [3., 4.]]), np.array([1., 1.]))
     Array([3., 7.], dtype=float32)
     """
-    x, y, s, t = _two("dot", a, b)
+    x, y, s, t = _get_avals("dot", a, b)
     if not s or not t:
         x, y = pair("dot", x, y)
         d = typeof(x).dtype
@@ -124,7 +125,7 @@ def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_
         return out if preferred_element_type is None else cast(out, resolve_requested_dtype(preferred_element_type))
     left, right = len(s) - 1, max(len(t) - 2, 0)
     if s[left] != t[right]:
-        raise _bad("dot", s, t, s[left], t[right])
+        raise _make_shape_error("dot", s, t, s[left], t[right])
     return dot_general(x, y, ((left,), (right,)), precision=precision, preferred=preferred_element_type)
 
 
@@ -151,13 +152,13 @@ def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
     >>> matmul(np.ones((2, 3)), np.ones(3))
     Array([3., 3.], dtype=float32)
     """
-    x, y, s, t = _two("matmul", a, b)
+    x, y, s, t = _get_avals("matmul", a, b)
     n, m = len(s), len(t)
     if not n or not m:
         raise ShapeError(f"matmul: operands need at least one axis; got shapes {s} and {t}. Use multiply with numbers")
     left, right = n - 1, max(m - 2, 0)
     if s[left] != t[right]:
-        raise _bad("matmul", s, t, s[left], t[right])
+        raise _make_shape_error("matmul", s, t, s[left], t[right])
     if m <= 2 or n == 1:  # no axes to pair up: the free axes of the two sides just follow one another
         out = dot_general(x, y, ((left,), (right,)), precision=precision, preferred=preferred_element_type)
         return out
@@ -165,10 +166,10 @@ def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
         # [m, k] @ [..., k, n]: contract, then move the rows behind the leading axes of the right side
         out = dot_general(x, y, ((left,), (right,)), precision=precision, preferred=preferred_element_type)
         return moveaxis(out, 0, -2)
-    return _batched(x, y, s, t, precision, preferred_element_type)
+    return _multiply_batched(x, y, s, t, precision, preferred_element_type)
 
 
-def _batched(x: Any, y: Any, s: tuple[int, ...], t: tuple[int, ...], precision: Any, preferred: Any) -> Any:
+def _multiply_batched(x: Any, y: Any, s: tuple[int, ...], t: tuple[int, ...], precision: Any, preferred: Any) -> Any:
     lead = broadcast_shapes_of("matmul", (s[:-2], t[:-2]))
     if s[:-2] == t[:-2]:
         batch = tuple(range(len(lead)))
@@ -188,7 +189,7 @@ def _batched(x: Any, y: Any, s: tuple[int, ...], t: tuple[int, ...], precision: 
                       preferred)
     # result axes: both, left-only, row, right-only, column
     names: list[Any] = [*both, *on_left, "row", *on_right, "column"]
-    return permuted(out, tuple(names.index(i) for i in [*range(k), "row", "column"]))
+    return permute_axes(out, tuple(names.index(i) for i in [*range(k), "row", "column"]))
 
 
 @public_api("axis", "precision", "preferred_element_type", entries=_PRODUCT)
@@ -215,18 +216,18 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = 
     >>> vecdot(np.array([[1., 2.], [3., 4.]]), np.array([1., 1.]))
     Array([3., 7.], dtype=float32)
     """
-    x, y, s, t = _two("vecdot", x1, x2)
+    x, y, s, t = _get_avals("vecdot", x1, x2)
     if type(axis) is not int and is_axis_name(axis):
-        one = vecdot(with_axes(x, (len(s),)), with_axes(y, (len(t),)), precision=precision,
+        one = vecdot(insert_axes(x, (len(s),)), insert_axes(y, (len(t),)), precision=precision,
                      preferred_element_type=preferred_element_type)
         summed = prims.reduce_or_p if typeof(one).dtype == dtypes.BOOL else prims.reduce_sum_p
-        return reduced(summed, one, axes_of("vecdot", axis, 0))
+        return reduce_axes(summed, one, axes_of("vecdot", axis, 0))
     if not s or not t:
         raise ShapeError(f"vecdot: operands need at least one axis; got shapes {s} and {t}")
     x, y = moveaxis(x, check_axis("vecdot", axis, len(s)), -1), moveaxis(y, check_axis("vecdot", axis, len(t)), -1)
     s, t = typeof(x).shape, typeof(y).shape
     if s[-1] != t[-1]:
-        raise _bad("vecdot", s, t, s[-1], t[-1])
+        raise _make_shape_error("vecdot", s, t, s[-1], t[-1])
     if dtypes.is_complex(typeof(x).dtype):
         x = lax.conj(x)
     lead = broadcast_shapes_of("vecdot", (s[:-1], t[:-1]))
@@ -256,7 +257,7 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     if n < 2 or not m:
         raise ShapeError(f"matvec: expected matrices [..., m, n] and vectors [..., n]; got shapes {typeof(x1).shape} and "
                          f"{typeof(x2).shape}")
-    out = matmul(x1, with_axes(x2, (m,)))
+    out = matmul(x1, insert_axes(x2, (m,)))
     return reshape(out, typeof(out).shape[:-1])
 
 
@@ -283,7 +284,7 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
                          f"{typeof(x2).shape}")
     if dtypes.is_complex(typeof(x1).dtype):
         x1 = lax.conj(x1)
-    out = matmul(with_axes(x1, (n - 1,)), x2)
+    out = matmul(insert_axes(x1, (n - 1,)), x2)
     return reshape(out, typeof(out).shape[:-2] + typeof(out).shape[-1:])
 
 
@@ -310,11 +311,11 @@ def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
     Array([[3.],
            [7.]], dtype=float32)
     """
-    x, y, s, t = _two("inner", a, b)
+    x, y, s, t = _get_avals("inner", a, b)
     if not s or not t:
         return dot(x, y, precision=precision, preferred_element_type=preferred_element_type)
     if s[-1] != t[-1]:
-        raise _bad("inner", s, t, s[-1], t[-1])
+        raise _make_shape_error("inner", s, t, s[-1], t[-1])
     return dot_general(x, y, ((len(s) - 1,), (len(t) - 1,)), precision=precision, preferred=preferred_element_type)
 
 
@@ -338,10 +339,10 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     Array([[ 1, 10],
            [ 2, 20]], dtype=int32)
     """
-    no_out("outer", out)
-    x, y, _, _ = _two("outer", a, b)
+    refuse_out("outer", out)
+    x, y, _, _ = _get_avals("outer", a, b)
     x, y = ravel(x), ravel(y)
-    return multiply(with_axes(x, (1,)), with_axes(y, (0,)))
+    return multiply(insert_axes(x, (1,)), insert_axes(y, (0,)))
 
 
 @public_api("axes", "precision", "preferred_element_type", entries=_PRODUCT)
@@ -370,7 +371,7 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[Any] = 2, *, prec
     >>> tensordot(np.ones((2, 3, 4)), np.ones((4, 3, 5)), axes=([1, 2], [1, 0])).shape
     (2, 5)
     """
-    x, y, s, t = _two("tensordot", a, b)
+    x, y, s, t = _get_avals("tensordot", a, b)
     if isinstance(axes, (int, np.integer)):
         n = int(axes)
         if n > min(len(s), len(t)) or n < 0:
@@ -386,7 +387,7 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[Any] = 2, *, prec
             raise TypeError(f"tensordot: as many axes of both operands are needed; got {axes!r}")
     for i, j in zip(left, right):
         if s[i] != t[j]:
-            raise _bad("tensordot", s, t, s[i], t[j])
+            raise _make_shape_error("tensordot", s, t, s[i], t[j])
     return dot_general(x, y, (left, right), precision=precision, preferred=preferred_element_type)
 
 
@@ -408,7 +409,7 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
     >>> kron(np.array([1, 2]), np.array([1, 10]))
     Array([ 1, 10,  2, 20], dtype=int32)
     """
-    x, y, s, t = _two("kron", a, b)
+    x, y, s, t = _get_avals("kron", a, b)
     n = max(len(s), len(t))
     s, t = (1,) * (n - len(s)) + s, (1,) * (n - len(t)) + t
     x = reshape(x, tuple(d for size in s for d in (size, 1)))
@@ -445,7 +446,7 @@ def cross(a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: i
         check_no_axis_name("cross", argument, at)
     if axis is not None:
         axisa = axisb = axisc = axis
-    a, b = own_array("cross", a), own_array("cross", b, 1)
+    a, b = to_array("cross", a), to_array("cross", b, 1)
     x, y = moveaxis(a, axisa, -1), moveaxis(b, axisb, -1)
     n, m = typeof(x).shape[-1], typeof(y).shape[-1]
     if n not in (2, 3) or m not in (2, 3):

@@ -8,10 +8,11 @@ from lamina_ir import config, dtypes, prims
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
 from lamina_tracing.extend import typeof, resolve_requested_dtype
 
-from .._core.promotion import aval, cast, convert, equation, fixed, inexact_dtype, literal, no_out, pair, work_dtype
+from .._core.promotion import (aval, cast, convert, equation, inexact_dtype, literal, make_constant, pair, refuse_out,
+                               work_dtype)
 from .._core.public_api import public_api
 from .._core.select import choose_by
-from .._core.named_axes import axes_of, count_along, kept, reduced
+from .._core.named_axes import axes_of, count_along, keep_axes, reduce_axes
 from .._elementwise.ufuncs import multiply, true_divide
 from ._docstrings import MEAN, REDUCTION
 from .reductions import fitted
@@ -20,7 +21,7 @@ from .reductions import sum as total_of
 __all__ = ["average", "mean", "std", "var"]
 
 
-def _float_of(call: str, a: Any, dtype: Any) -> tuple[Any, np.dtype, np.dtype]:
+def _to_float(call: str, a: Any, dtype: Any) -> tuple[Any, np.dtype, np.dtype]:
     """(`a` in the dtype to compute in, that dtype, dtype of the result)."""
     d = aval(call, a).dtype
     final = inexact_dtype(d, config.enable_x64.value) if dtype is None else resolve_requested_dtype(dtype)
@@ -47,24 +48,25 @@ def mean(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, ou
     >>> mean(np.array([[1., 5.], [3., 7.]]), axis=0, where=np.array([True, False])[:, None])
     Array([1., 5.], dtype=float32)
     """
-    no_out("mean", out)
-    a, work, final = _float_of("mean", a, dtype)
+    refuse_out("mean", out)
+    a, work, final = _to_float("mean", a, dtype)
     shape = typeof(a).shape
     axes = axes_of("mean", axis, len(shape))
     if where is None:
-        total = equation(prims.reduce_sum_p, a, axes=axes) if type(axes) is tuple else reduced(prims.reduce_sum_p, a, axes)
+        total = equation(prims.reduce_sum_p, a, axes=axes) if type(axes) is tuple else reduce_axes(prims.reduce_sum_p,
+                                                                                                   a, axes)
         count: Any = literal(count_along(axes, shape), work)
     else:
         total = lax.reduce_sum(choose_by(where, a, literal(0, work)), axes)
         count = cast(lax.reduce_sum(cast(fitted("mean", where, shape), work), axes), work)
     out_ = equation(prims.div_p, total, count)
-    return kept(out_ if work == final else convert(out_, final), axes, keepdims)
+    return keep_axes(out_ if work == final else convert(out_, final), axes, keepdims)
 
 
 def _variance(call: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: bool, where: Any, mean_of: Any) -> Any:
     if dtype is not None:  # whole numbers do not hold a variance: float for them here too
         dtype = inexact_dtype(resolve_requested_dtype(dtype), config.enable_x64.value)
-    a, work, final = _float_of(call, a, dtype)
+    a, work, final = _to_float(call, a, dtype)
     shape = typeof(a).shape
     axes = axes_of(call, axis, len(shape))
     if where is not None:
@@ -84,7 +86,7 @@ def _variance(call: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: boo
     else:
         count = lax.reduce_sum(cast(where, part), axes)
     total = equation(prims.reduce_sum_p, square, axes=axes) if type(axes) is tuple \
-        else reduced(prims.reduce_sum_p, square, axes)
+        else reduce_axes(prims.reduce_sum_p, square, axes)
     if isinstance(count, int) and isinstance(ddof, (int, float)):
         left = count - ddof
         out = equation(prims.div_p, total, literal(left if left > 0 else np.nan, part))
@@ -94,10 +96,10 @@ def _variance(call: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: boo
         out = choose_by(good, lax.div(*pair(call, total, choose_by(good, rest, literal(1, part)))),
                         literal(np.nan, part))
     real_final = dtypes.real_dtype(final)
-    return kept(out if part == real_final else convert(out, real_final), axes, keepdims)
+    return keep_axes(out if part == real_final else convert(out, real_final), axes, keepdims)
 
 
-def _ddof(call: str, ddof: Any, correction: Any) -> Any:
+def _resolve_ddof(call: str, ddof: Any, correction: Any) -> Any:
     if correction is None:
         return ddof
     if type(ddof) in (int, float) and ddof:
@@ -113,12 +115,12 @@ class Variance(Protocol):
                  mean: ArrayLike | None = None, correction: float | None = None) -> Array: ...
 
 
-def _variance_function(name: str, root: bool, says: str, notes: str, example: str) -> Variance:
+def _make_variance(name: str, root: bool, says: str, notes: str, example: str) -> Variance:
     def op(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
            keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
            correction: float | None = None) -> Array:
-        no_out(name, out)
-        square = _variance(name, a, axis, dtype, _ddof(name, ddof, correction), keepdims, where, mean)
+        refuse_out(name, out)
+        square = _variance(name, a, axis, dtype, _resolve_ddof(name, ddof, correction), keepdims, where, mean)
         return lax.sqrt(square) if root else square
     doc = f"""{says}
 
@@ -134,14 +136,14 @@ def _variance_function(name: str, root: bool, says: str, notes: str, example: st
     return public_api("axis", "dtype", "out", "ddof", "keepdims", "correction", name=name, doc=doc, entries=MEAN)(op)
 
 
-var = _variance_function("var", False, "Mean squared distance from the mean along axes, in squared units of `a`.",
-                         "Source: meaning of `numpy.var`; two passes, the mean first.",
-                         ">>> var(np.array([1., 3.])), var(np.array([1., 3.]), ddof=1)\n"
-                         "    (Array(1., dtype=float32), Array(2., dtype=float32))")
-std = _variance_function("std", True, "Standard deviation along axes: the square root of `var`, in units of `a`.",
-                         "Derivative: infinite or NaN if all elements are equal, as that of the square root at 0.\n"
-                         "    Source: meaning of `numpy.std`.",
-                         ">>> std(np.array([1., 5.]))\n    Array(2., dtype=float32)")
+var = _make_variance("var", False, "Mean squared distance from the mean along axes, in squared units of `a`.",
+                     "Source: meaning of `numpy.var`; two passes, the mean first.",
+                     ">>> var(np.array([1., 3.])), var(np.array([1., 3.]), ddof=1)\n"
+                     "    (Array(1., dtype=float32), Array(2., dtype=float32))")
+std = _make_variance("std", True, "Standard deviation along axes: the square root of `var`, in units of `a`.",
+                     "Derivative: infinite or NaN if all elements are equal, as that of the square root at 0.\n"
+                     "    Source: meaning of `numpy.std`.",
+                     ">>> std(np.array([1., 5.]))\n    Array(2., dtype=float32)")
 
 
 @public_api("axis", "returned", "keepdims", entries=REDUCTION)
@@ -172,7 +174,7 @@ def average(a: ArrayLike, axis: AxisLike = None, weights: ArrayLike | None = Non
     axes = axes_of("average", axis, len(shape))
     if weights is None:
         out = mean(a, axes, None, None, keepdims)
-        count = fixed(count_along(axes, shape), typeof(out).dtype)
+        count = make_constant(count_along(axes, shape), typeof(out).dtype)
         total: Any = lax.broadcast_in_dim(count, typeof(out).shape, ())
         return (out, total) if returned else out
     w_shape = aval("average", weights, 1).shape

@@ -8,7 +8,7 @@ from lamina_ir.typing import Function
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import check_axis, typeof, resolve_requested_dtype
 
-from .._core.promotion import aval, cast, literal, no_out
+from .._core.promotion import aval, cast, literal, refuse_out
 from .._core.named_axes import along_axis
 from .._core.public_api import public_api
 from .._core.select import choose_by
@@ -19,7 +19,7 @@ from .reductions import sum_dtype
 __all__ = ["cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "nancumprod", "nancumsum"]
 
 
-def _running(call: str, running: Any, a: Any, axis: int | None, dtype: Any) -> Any:
+def _accumulate(call: str, running: Any, a: Any, axis: int | None, dtype: Any) -> Any:
     t = aval(call, a)
     d = resolve_requested_dtype(dtype) if dtype is not None else t.dtype
     if d == dtypes.BOOL:
@@ -40,13 +40,13 @@ class RunningReduction(Protocol):
                  out: None = None) -> Array: ...
 
 
-def _running_reduction(name: str, running: Function, nan_as: int | None, says: str, verb: str, derivative: str,
-                       example: str) -> RunningReduction:
+def _make_running(name: str, running: Function, nan_as: int | None, says: str, verb: str, derivative: str,
+                  example: str) -> RunningReduction:
     def op(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-        no_out(name, out)
+        refuse_out(name, out)
         if nan_as is not None and dtypes.is_inexact(aval(name, a).dtype):
             a = choose_by(isnan(a), literal(nan_as, typeof(a).dtype), a)
-        return _running(name, running, a, axis, dtype)
+        return _accumulate(name, running, a, axis, dtype)
     op.__name__ = op.__qualname__ = name
     doc = f"""{says}
 
@@ -69,24 +69,25 @@ def _running_reduction(name: str, running: Function, nan_as: int | None, says: s
     return public_api("axis", "dtype", "out", name=name, doc=doc)(along_axis()(op))
 
 
-cumsum = _running_reduction("cumsum", lax.cumsum, None, "Running sum along an axis.", "sum",
-                            "Derivative: linear; the transpose is the same sum from the other end.\n    ",
-                            ">>> cumsum(np.array([1., 2., 3.]))\n    Array([1., 3., 6.], dtype=float32)")
-cumprod = _running_reduction("cumprod", lax.cumprod, None, "Running product along an axis.", "multiply", "",
-                             ">>> cumprod(np.array([1., 2., 3.]))\n    Array([1., 2., 6.], dtype=float32)")
-nancumsum = _running_reduction("nancumsum", lax.cumsum, 0, "Running sum along an axis, with NaN as zero.", "sum", "",
-                               ">>> nancumsum(np.array([1., np.nan, 3.]))\n    Array([1., 1., 4.], dtype=float32)")
-nancumprod = _running_reduction("nancumprod", lax.cumprod, 1, "Running product along an axis, with NaN as one.",
-                                "multiply", "",
-                                ">>> nancumprod(np.array([2., np.nan, 3.]))\n    Array([2., 2., 6.], dtype=float32)")
+cumsum = _make_running("cumsum", lax.cumsum, None, "Running sum along an axis.", "sum",
+                       "Derivative: linear; the transpose is the same sum from the other end.\n    ",
+                       ">>> cumsum(np.array([1., 2., 3.]))\n    Array([1., 3., 6.], dtype=float32)")
+cumprod = _make_running("cumprod", lax.cumprod, None, "Running product along an axis.", "multiply", "",
+                        ">>> cumprod(np.array([1., 2., 3.]))\n    Array([1., 2., 6.], dtype=float32)")
+nancumsum = _make_running("nancumsum", lax.cumsum, 0, "Running sum along an axis, with NaN as zero.", "sum", "",
+                          ">>> nancumsum(np.array([1., np.nan, 3.]))\n    Array([1., 1., 4.], dtype=float32)")
+nancumprod = _make_running("nancumprod", lax.cumprod, 1, "Running product along an axis, with NaN as one.",
+                           "multiply", "",
+                           ">>> nancumprod(np.array([2., np.nan, 3.]))\n    Array([2., 2., 6.], dtype=float32)")
 
 
-def _cumulative(call: str, running: Any, unit: int, x: Any, axis: int | None, dtype: Any, include_initial: bool) -> Any:
+def _accumulate_with_initial(call: str, running: Any, unit: int, x: Any, axis: int | None, dtype: Any,
+                             include_initial: bool) -> Any:
     t = aval(call, x)
     if not t.shape or axis is None and len(t.shape) > 1:
         raise ValueError(f"{call}: name an axis of {t.str_long()}; only one-dimensional arrays may leave it out")
     at = 0 if axis is None else check_axis(call, axis, len(t.shape))
-    out = _running(call, running, x, at, sum_dtype(t.dtype) if dtype is None else dtype)
+    out = _accumulate(call, running, x, at, sum_dtype(t.dtype) if dtype is None else dtype)
     if include_initial:
         config_ = tuple((1, 0, 0) if i == at else (0, 0, 0) for i in range(len(t.shape)))
         out = lax.pad(out, literal(unit, typeof(out).dtype), config_)
@@ -100,11 +101,11 @@ class CumulativeReduction(Protocol):
                  include_initial: bool = False) -> Array: ...
 
 
-def _cumulative_reduction(name: str, running: Function, unit: int, says: str, first: str,
-                          example: str) -> CumulativeReduction:
+def _make_cumulative(name: str, running: Function, unit: int, says: str, first: str,
+                     example: str) -> CumulativeReduction:
     def op(x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
            include_initial: bool = False) -> Array:
-        return _cumulative(name, running, unit, x, axis, dtype, include_initial)
+        return _accumulate_with_initial(name, running, unit, x, axis, dtype, include_initial)
     op.__name__ = op.__qualname__ = name
     doc = f"""{says}
 
@@ -127,9 +128,9 @@ def _cumulative_reduction(name: str, running: Function, unit: int, says: str, fi
     return public_api("axis", "dtype", "include_initial", name=name, doc=doc)(along_axis()(op))
 
 
-cumulative_sum = _cumulative_reduction(
+cumulative_sum = _make_cumulative(
     "cumulative_sum", lax.cumsum, 0, "Running sum along an axis, as the array API defines it.", "zero",
     ">>> cumulative_sum(np.array([1., 2.]), include_initial=True)\n    Array([0., 1., 3.], dtype=float32)")
-cumulative_prod = _cumulative_reduction(
+cumulative_prod = _make_cumulative(
     "cumulative_prod", lax.cumprod, 1, "Running product along an axis, as the array API defines it.", "one",
     ">>> cumulative_prod(np.array([2., 3.]), include_initial=True)\n    Array([1., 2., 6.], dtype=float32)")

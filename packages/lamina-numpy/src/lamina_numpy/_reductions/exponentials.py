@@ -12,7 +12,7 @@ from lamina_tracing import Array, ArrayLike, AxisLike, lax
 from lamina_tracing.extend import typeof
 
 from .._core.select import choose_by
-from .._core.named_axes import axes_of, kept
+from .._core.named_axes import axes_of, keep_axes
 from .._core.promotion import broadcast, cast, inexact_pair, literal, pair, to_inexact, work_dtype
 from .._core.public_api import public_api
 from .reductions import fitted
@@ -22,13 +22,13 @@ from .reductions import sum as sum_of
 __all__ = ["logsumexp"]
 
 
-def _real(x: Any) -> Any:
+def _take_real(x: Any) -> Any:
     return lax.real(x) if dtypes.is_complex(typeof(x).dtype) else x
 
 
-def _top(x: Any, axes: tuple[int, ...], finite: bool) -> Any:
+def _find_max(x: Any, axes: tuple[int, ...], finite: bool) -> Any:
     """The largest real part along axes, zero where that is NaN or minus infinity, or not `finite`; it has no derivative."""
-    real = lax.stop_gradient(_real(x))
+    real = lax.stop_gradient(_take_real(x))
     empty = any(typeof(x).shape[i] == 0 for i in axes)
     top = max_of(real, axes, None, False, -np.inf if empty else None)
     good = lax.is_finite(top) if finite else lax.gt(top, literal(-np.inf, typeof(top).dtype))
@@ -36,7 +36,7 @@ def _top(x: Any, axes: tuple[int, ...], finite: bool) -> Any:
 
 
 @custom_jvp
-def _below(x: Any, top: Any) -> Any:
+def _subtract_max(x: Any, top: Any) -> Any:
     """Return elements minus the largest one. If the largest is infinite, elements equal to it give 0 with derivative 1."""
     infinite = literal(np.inf, typeof(top).dtype)
     tied = lax.bitwise_and(*pair("logsumexp", lax.eq(x, infinite), lax.eq(top, infinite)))
@@ -44,12 +44,12 @@ def _below(x: Any, top: Any) -> Any:
     return choose_by(tied, lax.div(literal(1, typeof(x).dtype), x), gap)  # 1 / x and not 0: it is NaN wherever x is
 
 
-@_below.defjvp
-def _below_jvp(primals: Any, tangents: Any) -> Any:
-    return _below(*primals), tangents[0]
+@_subtract_max.defjvp
+def _subtract_max_jvp(primals: Any, tangents: Any) -> Any:
+    return _subtract_max(*primals), tangents[0]
 
 
-def _defined(terms: Any, top: Any, axes: tuple[int, ...]) -> Any:
+def _mark_undefined(terms: Any, top: Any, axes: tuple[int, ...]) -> Any:
     """1; NaN where infinite terms of several signs meet."""
     signs = lax.sign(lax.stop_gradient(terms))
     several = lax.ne(lax.abs(sum_of(signs, axes)), sum_of(lax.abs(signs), axes))
@@ -58,20 +58,20 @@ def _defined(terms: Any, top: Any, axes: tuple[int, ...]) -> Any:
 
 
 @functools.partial(custom_jvp, nondiff_argnums=(1,))
-def _plain(x: Any, axes: tuple[int, ...]) -> Any:
+def _logsumexp_core(x: Any, axes: tuple[int, ...]) -> Any:
     """Without weights, in the form that compilers know as one kernel."""
-    top = _top(x, axes, True)
-    over = kept(top, axes, len(axes) < len(typeof(x).shape))
+    top = _find_max(x, axes, True)
+    over = keep_axes(top, axes, len(axes) < len(typeof(x).shape))
     return lax.add(lax.log(sum_of(lax.exp(lax.sub(*pair("logsumexp", x, over))), axes)), top)
 
 
-@_plain.defjvp
-def _plain_jvp(axes: tuple[int, ...], primals: Any, tangents: Any) -> Any:
-    def sloped(x: Any) -> Any:
-        top = _top(x, axes, False)
-        gap = _below(x, kept(top, axes, len(axes) < len(typeof(x).shape)))
+@_logsumexp_core.defjvp
+def _logsumexp_jvp(axes: tuple[int, ...], primals: Any, tangents: Any) -> Any:
+    def weighted_sum(x: Any) -> Any:
+        top = _find_max(x, axes, False)
+        gap = _subtract_max(x, keep_axes(top, axes, len(axes) < len(typeof(x).shape)))
         return lax.add(lax.log(sum_of(lax.exp(gap), axes)), top)
-    return jvp(sloped, primals, tangents)
+    return jvp(weighted_sum, primals, tangents)
 
 
 @public_api("axis", "keepdims", "return_sign")
@@ -118,15 +118,15 @@ def logsumexp(a: ArrayLike, axis: AxisLike = None, b: ArrayLike | None = None, k
         x = choose_by(fitted("logsumexp", where, shape), x, literal(-np.inf, work))
     complex_too = dtypes.is_complex(work)
     if w is None and not return_sign and not complex_too:
-        return kept(cast(_plain(x, axes), final), axes, keepdims)
+        return keep_axes(cast(_logsumexp_core(x, axes), final), axes, keepdims)
     counted = None if w is None else lax.ne(w, literal(0, final))
-    top = _top(x if w is None else choose_by(counted, x, literal(-np.inf, work)), axes, complex_too)
-    over = kept(top, axes, len(axes) < len(shape))
-    gap = lax.sub(*pair("logsumexp", x, cast(over, work))) if complex_too else _below(x, over)
+    top = _find_max(x if w is None else choose_by(counted, x, literal(-np.inf, work)), axes, complex_too)
+    over = keep_axes(top, axes, len(axes) < len(shape))
+    gap = lax.sub(*pair("logsumexp", x, cast(over, work))) if complex_too else _subtract_max(x, over)
     if w is not None:
         # An element of weight zero adds nothing, but while its exponential is a number that is the derivative in its weight.
         most = literal(math.log(float(dtypes.finfo(work).max)) - 1, dtypes.real_dtype(work))
-        counted = lax.bitwise_or(*pair("logsumexp", counted, lax.le(_real(gap), most)))
+        counted = lax.bitwise_or(*pair("logsumexp", counted, lax.le(_take_real(gap), most)))
         w = cast(w, work)
         if not complex_too:  # next to infinite elements the others add nothing, even with infinite weights
             infinite = literal(np.inf, work)
@@ -134,12 +134,14 @@ def logsumexp(a: ArrayLike, axis: AxisLike = None, b: ArrayLike | None = None, k
             w = choose_by(lax.bitwise_and(*pair("logsumexp", none, lax.eq(lax.abs(w), infinite))), literal(0, work), w)
         terms = lax.mul(*pair("logsumexp", lax.exp(choose_by(counted, gap, literal(-np.inf, work))), w))
         if not complex_too:
-            terms = lax.mul(*pair("logsumexp", terms, kept(_defined(terms, top, axes), axes, len(axes) < len(shape))))
+            terms = lax.mul(*pair("logsumexp", terms,
+                                  keep_axes(_mark_undefined(terms, top, axes), axes, len(axes) < len(shape))))
     else:
         terms = lax.exp(gap)
     total = sum_of(terms, axes)
     size = lax.abs(total) if return_sign else total
     out = lax.add(lax.log(size), cast(top, typeof(size).dtype))
     if not return_sign:
-        return kept(cast(out, final), axes, keepdims)
-    return kept(cast(out, dtypes.real_dtype(final)), axes, keepdims), kept(cast(lax.sign(total), final), axes, keepdims)
+        return keep_axes(cast(out, final), axes, keepdims)
+    return keep_axes(cast(out, dtypes.real_dtype(final)), axes, keepdims), keep_axes(cast(lax.sign(total), final), axes,
+                                                                                     keepdims)

@@ -21,7 +21,7 @@ from .averages import mean, std, var
 __all__ = ["nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar"]
 
 
-def _present(call: str, a: Any, axis: Any, where: Any) -> Any:
+def _make_present_mask(call: str, a: Any, axis: Any, where: Any) -> Any:
     """Return the mask of elements that are not NaN and that `where` includes; None for all.
 
     Errors for bad axes start with `call`."""
@@ -84,20 +84,20 @@ def _make_public(of: Function, op: Function, returns: str, example: str, entries
     return public_api(*static, name=name, doc=doc, entries={**entries, **_ARRAY})(op)
 
 
-def _nan_sum(of: Function, returns: str, example: str) -> Sum:
+def _make_nan_sum(of: Function, returns: str, example: str) -> Sum:
     def op(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
            keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array:
-        return of(a, axis, dtype, out, keepdims, initial, _present(op.__name__, a, axis, where))
+        return of(a, axis, dtype, out, keepdims, initial, _make_present_mask(op.__name__, a, axis, where))
     return _make_public(of, op, returns, example, SUM)
 
 
-def _nan_extreme(of: Function, worst: float, example: str) -> Extreme:
+def _make_nan_extreme(of: Function, worst: float, example: str) -> Extreme:
     def op(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False,
            initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array:
         d = aval(op.__name__, a).dtype
         if not dtypes.is_inexact(d):
             return of(a, axis, out, keepdims, initial, where)
-        good = _present(op.__name__, a, axis, where)
+        good = _make_present_mask(op.__name__, a, axis, where)
         found = of(choose_by(good, a, literal(worst, d)), axis, out, keepdims, initial)
         if initial is not None:
             return found
@@ -106,28 +106,30 @@ def _nan_extreme(of: Function, worst: float, example: str) -> Extreme:
     return _make_public(of, op, returns, example, {**EXTREME, **_MAY_BE_EMPTY}, "ValueError, ")
 
 
-def _nan_mean(of: Function, returns: str, example: str) -> Mean:
+def _make_nan_mean(of: Function, returns: str, example: str) -> Mean:
     def op(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
            keepdims: bool = False, where: ArrayLike | None = None) -> Array:
-        return of(a, axis, dtype, out, keepdims, where=_present(op.__name__, a, axis, where))
+        return of(a, axis, dtype, out, keepdims, where=_make_present_mask(op.__name__, a, axis, where))
     return _make_public(of, op, returns, example, MEAN)
 
 
-def _nan_variance(of: Function, units: str, example: str) -> Variance:
+def _make_nan_variance(of: Function, units: str, example: str) -> Variance:
     def op(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
            keepdims: bool = False, where: ArrayLike | None = None) -> Array:
-        return of(a, axis, dtype, out, ddof, keepdims, where=_present(op.__name__, a, axis, where))
+        return of(a, axis, dtype, out, ddof, keepdims, where=_make_present_mask(op.__name__, a, axis, where))
     returns = f"Real array of the remaining axes, in {units} of `a`; NaN if at most `ddof` elements count."
     return _make_public(of, op, returns, example, MEAN)
 
 
-nansum = _nan_sum(sum, "Array of the remaining axes, in the units of `a`; 0 (or `initial`) if all elements are NaN.",
-                  ">>> nansum(np.array([1., np.nan, 2.]))\n    Array(3., dtype=float32)")
-nanprod = _nan_sum(prod, "Array of the remaining axes; 1 (or `initial`) if all elements are NaN.",
-                   ">>> nanprod(np.array([2., np.nan, 3.]))\n    Array(6., dtype=float32)")
-nanmax = _nan_extreme(max, -np.inf, ">>> nanmax(np.array([1., np.nan, 2.]))\n    Array(2., dtype=float32)")
-nanmin = _nan_extreme(min, np.inf, ">>> nanmin(np.array([1., np.nan, 2.]))\n    Array(1., dtype=float32)")
-nanmean = _nan_mean(mean, "Array of the remaining axes, in the units of `a`; NaN if all elements are NaN.",
-                    ">>> nanmean(np.array([1., np.nan, 2.]))\n    Array(1.5, dtype=float32)")
-nanvar = _nan_variance(var, "squared units", ">>> nanvar(np.array([1., np.nan, 3.]))\n    Array(1., dtype=float32)")
-nanstd = _nan_variance(std, "units", ">>> nanstd(np.array([1., np.nan, 5.]))\n    Array(2., dtype=float32)")
+nansum = _make_nan_sum(sum,
+                       "Array of the remaining axes, in the units of `a`; 0 (or `initial`) if all elements are NaN.",
+                       ">>> nansum(np.array([1., np.nan, 2.]))\n    Array(3., dtype=float32)")
+nanprod = _make_nan_sum(prod, "Array of the remaining axes; 1 (or `initial`) if all elements are NaN.",
+                        ">>> nanprod(np.array([2., np.nan, 3.]))\n    Array(6., dtype=float32)")
+nanmax = _make_nan_extreme(max, -np.inf, ">>> nanmax(np.array([1., np.nan, 2.]))\n    Array(2., dtype=float32)")
+nanmin = _make_nan_extreme(min, np.inf, ">>> nanmin(np.array([1., np.nan, 2.]))\n    Array(1., dtype=float32)")
+nanmean = _make_nan_mean(mean, "Array of the remaining axes, in the units of `a`; NaN if all elements are NaN.",
+                         ">>> nanmean(np.array([1., np.nan, 2.]))\n    Array(1.5, dtype=float32)")
+nanvar = _make_nan_variance(var, "squared units",
+                            ">>> nanvar(np.array([1., np.nan, 3.]))\n    Array(1., dtype=float32)")
+nanstd = _make_nan_variance(std, "units", ">>> nanstd(np.array([1., np.nan, 5.]))\n    Array(2., dtype=float32)")

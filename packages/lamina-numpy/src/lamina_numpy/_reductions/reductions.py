@@ -14,10 +14,10 @@ from lamina_ir.typing import Function
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
 from lamina_tracing.extend import check_axis, is_axis_name, typeof, resolve_requested_dtype
 
-from .._core.promotion import aval, broadcast, cast, convert, equation, literal, no_out, pair, work_dtype
+from .._core.promotion import aval, broadcast, cast, convert, equation, literal, pair, refuse_out, work_dtype
 from .._core.public_api import public_api
-from .._core.axes import with_axes
-from .._core.named_axes import axes_of, kept, reduced
+from .._core.axes import insert_axes
+from .._core.named_axes import axes_of, keep_axes, reduce_axes
 from .._core.select import choose_by, truth
 from .._elementwise.logic import isnan
 from .._shape.layout import ravel
@@ -58,12 +58,12 @@ def _reduce(call: str, prim: Any, a: Any, axis: Any, dtype: Any, keepdims: bool,
     axes = axes_of(call, axis, len(t.shape))
     if where is not None:
         a = choose_by(where, a, literal(unit, work))
-    out = equation(prim, a, axes=axes) if type(axes) is tuple else reduced(prim, a, axes)
+    out = equation(prim, a, axes=axes) if type(axes) is tuple else reduce_axes(prim, a, axes)
     if initial is not None:
         out = op(*pair(call, out, cast(initial, work)))
     if work != final:
         out = convert(out, final)
-    return kept(out, axes, keepdims)
+    return keep_axes(out, axes, keepdims)
 
 
 @public_api("axis", "dtype", "out", "keepdims", "promote_integers", entries=SUM)
@@ -86,7 +86,7 @@ def sum(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out
     Array([[3.],
            [3.]], dtype=float32)
     """
-    no_out("sum", out)
+    refuse_out("sum", out)
     return _reduce("sum", _sum, a, axis, dtype, keepdims, initial, where, 0, lax.add, promote_integers)
 
 
@@ -107,11 +107,11 @@ def prod(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, ou
     >>> prod(np.array([2., 3., 4.]))
     Array(24., dtype=float32)
     """
-    no_out("prod", out)
+    refuse_out("prod", out)
     return _reduce("prod", _prod, a, axis, dtype, keepdims, initial, where, 1, lax.mul, promote_integers)
 
 
-def _lowest(d: np.dtype, sign: int) -> Any:
+def _get_neutral(d: np.dtype, sign: int) -> Any:
     """The value that never wins: the lowest for max (sign -1), the highest for min (+1)."""
     if d == dtypes.BOOL:
         return literal(sign > 0, d)
@@ -121,8 +121,8 @@ def _lowest(d: np.dtype, sign: int) -> Any:
     return literal(sign * np.inf, d)
 
 
-def _extreme(call: str, prim: Any, op: Any, sign: int, a: Any, axis: Any, keepdims: bool, initial: Any,
-             where: Any) -> Any:
+def _reduce_extreme(call: str, prim: Any, op: Any, sign: int, a: Any, axis: Any, keepdims: bool, initial: Any,
+                    where: Any) -> Any:
     t = aval(call, a)
     axes = axes_of(call, axis, len(t.shape))
     if initial is None and builtins.any(t.shape[i] == 0 for i in axes):
@@ -131,12 +131,12 @@ def _extreme(call: str, prim: Any, op: Any, sign: int, a: Any, axis: Any, keepdi
     if where is not None:
         if initial is None:
             raise ValueError(f"{call}: with where, give initial too: it is the result where nothing is included")
-        a = choose_by(where, a, _lowest(t.dtype, sign))
+        a = choose_by(where, a, _get_neutral(t.dtype, sign))
     a = cast(a, t.dtype) if t.weak_type else a
-    out = equation(prim, a, axes=axes) if type(axes) is tuple else reduced(prim, a, axes)
+    out = equation(prim, a, axes=axes) if type(axes) is tuple else reduce_axes(prim, a, axes)
     if initial is not None:
         out = op(*pair(call, out, cast(initial, t.dtype)))
-    return kept(out, axes, keepdims)
+    return keep_axes(out, axes, keepdims)
 
 
 class Extreme(Protocol):
@@ -146,11 +146,11 @@ class Extreme(Protocol):
                  initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array: ...
 
 
-def _extreme_function(name: str, prim: Primitive, op: Function, sign: int, size: str, example: str) -> Extreme:
+def _make_extreme(name: str, prim: Primitive, op: Function, sign: int, size: str, example: str) -> Extreme:
     def extreme(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False,
                 initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array:
-        no_out(name, out)
-        return _extreme(name, prim, op, sign, a, axis, keepdims, initial, where)
+        refuse_out(name, out)
+        return _reduce_extreme(name, prim, op, sign, a, axis, keepdims, initial, where)
     doc = f"""{size.capitalize()} element along axes; NaN if there is one.
 
     Args: {{a, axis, out, keepdims, initial, where}}
@@ -166,10 +166,10 @@ def _extreme_function(name: str, prim: Primitive, op: Function, sign: int, size:
     return public_api("axis", "out", "keepdims", name=name, doc=doc, entries=EXTREME)(extreme)
 
 
-max = _extreme_function("max", _max, lax.max, -1, "largest",
-                        ">>> max(np.array([[1, 5], [7, 2]]), axis=0)\n    Array([7, 5], dtype=int32)")
-min = _extreme_function("min", _min, lax.min, 1, "smallest",
-                        ">>> min(np.array([[1, 5], [7, 2]]), axis=0)\n    Array([1, 2], dtype=int32)")
+max = _make_extreme("max", _max, lax.max, -1, "largest",
+                    ">>> max(np.array([[1, 5], [7, 2]]), axis=0)\n    Array([7, 5], dtype=int32)")
+min = _make_extreme("min", _min, lax.min, 1, "smallest",
+                    ">>> min(np.array([[1, 5], [7, 2]]), axis=0)\n    Array([1, 2], dtype=int32)")
 amax, amin = max, min
 
 
@@ -180,15 +180,15 @@ class Quantifier(Protocol):
                  where: ArrayLike | None = None) -> Array: ...
 
 
-def _quantifier(name: str, prim: Primitive, unit: bool, says: str, example: str) -> Quantifier:
+def _make_quantifier(name: str, prim: Primitive, unit: bool, says: str, example: str) -> Quantifier:
     def op(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, *,
            where: ArrayLike | None = None) -> Array:
-        no_out(name, out)
+        refuse_out(name, out)
         x = truth(name, a)
         axes = axes_of(name, axis, len(typeof(x).shape))
         if where is not None:
             x = choose_by(where, x, np.bool_(unit))
-        return kept(reduced(prim, x, axes), axes, keepdims)
+        return keep_axes(reduce_axes(prim, x, axes), axes, keepdims)
     doc = f"""{says}
 
     Args:
@@ -205,10 +205,10 @@ def _quantifier(name: str, prim: Primitive, unit: bool, says: str, example: str)
     return public_api("axis", "out", "keepdims", name=name, doc=doc, entries=REDUCTION)(op)
 
 
-all = _quantifier("all", _and, True, "Whether every element along axes is true (not zero).",
-                  ">>> all(np.array([[True, False], [True, True]]), axis=1)\n    Array([False,  True], dtype=bool)")
-any = _quantifier("any", _or, False, "Whether some element along axes is true (not zero).",
-                  ">>> any(np.array([[0., 0.], [0., 2.]]), axis=1)\n    Array([False,  True], dtype=bool)")
+all = _make_quantifier("all", _and, True, "Whether every element along axes is true (not zero).",
+                       ">>> all(np.array([[True, False], [True, True]]), axis=1)\n    Array([False,  True], dtype=bool)")
+any = _make_quantifier("any", _or, False, "Whether some element along axes is true (not zero).",
+                       ">>> any(np.array([[0., 0.], [0., 2.]]), axis=1)\n    Array([False,  True], dtype=bool)")
 
 
 @public_api("axis", "keepdims", entries=REDUCTION)
@@ -258,15 +258,15 @@ def ptp(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = 
     >>> ptp(np.array([3., 1., 7.]))
     Array(6., dtype=float32)
     """
-    no_out("ptp", out)
-    highest = _extreme("ptp", _max, lax.max, -1, a, axis, keepdims, None, None)
-    return lax.sub(highest, _extreme("ptp", _min, lax.min, 1, a, axis, keepdims, None, None))
+    refuse_out("ptp", out)
+    highest = _reduce_extreme("ptp", _max, lax.max, -1, a, axis, keepdims, None, None)
+    return lax.sub(highest, _reduce_extreme("ptp", _min, lax.min, 1, a, axis, keepdims, None, None))
 
 
 # --- positions ------------------------------------------------------------------------------------------------------
 
 
-def _position(call: str, place: Any, a: Any, axis: Any, keepdims: bool) -> Any:
+def _find_position(call: str, place: Any, a: Any, axis: Any, keepdims: bool) -> Any:
     shape = aval(call, a).shape
     if type(axis) is not int and is_axis_name(axis):
         return place(a, axis, dtypes.canonical_int())
@@ -281,7 +281,7 @@ def _position(call: str, place: Any, a: Any, axis: Any, keepdims: bool) -> Any:
     out = place(a, at, dtypes.canonical_int())
     if not keepdims:
         return out
-    return with_axes(out, tuple(range(ndim)) if axis is None else (at,))
+    return insert_axes(out, tuple(range(ndim)) if axis is None else (at,))
 
 
 class Position(Protocol):
@@ -291,10 +291,10 @@ class Position(Protocol):
                  keepdims: bool | None = None) -> Array: ...
 
 
-def _position_function(name: str, place: Function, size: str, example: str) -> Position:
+def _make_position(name: str, place: Function, size: str, example: str) -> Position:
     def position(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
-        no_out(name, out)
-        return _position(name, place, a, axis, bool(keepdims))
+        refuse_out(name, out)
+        return _find_position(name, place, a, axis, bool(keepdims))
     doc = f"""Position of the {size} element along an axis.
 
     Args: {{a, axis, out, keepdims}}
@@ -309,17 +309,17 @@ def _position_function(name: str, place: Function, size: str, example: str) -> P
     return public_api("axis", "out", "keepdims", name=name, doc=doc, entries=POSITION)(position)
 
 
-argmax = _position_function("argmax", lax.argmax, "largest",
-                            ">>> argmax(np.array([[1, 7, 7], [5, 2, 0]]), axis=1)\n    Array([1, 0], dtype=int32)")
-argmin = _position_function("argmin", lax.argmin, "smallest",
-                            ">>> argmin(np.array([[1, 7, 7], [5, 2, 0]]), axis=1)\n    Array([0, 2], dtype=int32)")
+argmax = _make_position("argmax", lax.argmax, "largest",
+                        ">>> argmax(np.array([[1, 7, 7], [5, 2, 0]]), axis=1)\n    Array([1, 0], dtype=int32)")
+argmin = _make_position("argmin", lax.argmin, "smallest",
+                        ">>> argmin(np.array([[1, 7, 7], [5, 2, 0]]), axis=1)\n    Array([0, 2], dtype=int32)")
 
 
-def _nan_position_function(of: Position, worst: float, size: str, example: str) -> Position:
+def _make_nan_position(of: Position, worst: float, size: str, example: str) -> Position:
     name = f"nan{of.__name__}"  # type: ignore[attr-defined]  # a function
 
     def position(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
-        no_out(name, out)
+        refuse_out(name, out)
         d = aval(name, a).dtype
         if not dtypes.is_inexact(d):
             return of(a, axis, None, keepdims)
@@ -339,7 +339,7 @@ def _nan_position_function(of: Position, worst: float, size: str, example: str) 
     return public_api("axis", "out", "keepdims", name=name, doc=doc, entries=POSITION)(position)
 
 
-nanargmax = _nan_position_function(argmax, -np.inf, "largest",
-                                   ">>> nanargmax(np.array([np.nan, 1., 3.]))\n    Array(2, dtype=int32)")
-nanargmin = _nan_position_function(argmin, np.inf, "smallest",
-                                   ">>> nanargmin(np.array([np.nan, 1., 3.]))\n    Array(1, dtype=int32)")
+nanargmax = _make_nan_position(argmax, -np.inf, "largest",
+                               ">>> nanargmax(np.array([np.nan, 1., 3.]))\n    Array(2, dtype=int32)")
+nanargmin = _make_nan_position(argmin, np.inf, "smallest",
+                               ">>> nanargmin(np.array([np.nan, 1., 3.]))\n    Array(1, dtype=int32)")

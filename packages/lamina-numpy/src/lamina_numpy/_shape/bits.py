@@ -18,7 +18,7 @@ __all__ = ["packbits", "unpackbits"]
 _U8 = np.dtype("uint8")
 
 
-def _places(call: str, bitorder: str) -> Any:
+def _get_shifts(call: str, bitorder: str) -> Any:
     """How far each of eight bits is shifted; counted, not read: a table has the compiler make each byte by itself."""
     if bitorder not in ("big", "little"):
         raise ValueError(f"{call}: bitorder must be 'big' or 'little'; got {bitorder!r}")
@@ -57,7 +57,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     *lead, n = typeof(a).shape
     config = ((0, 0, 0),) * len(lead) + ((0, -n % 8, 0),)
     a = reshape(lax.pad(a, literal(0, _U8), config), (*lead, -(-n // 8), 8))
-    shifts = lax.broadcast_in_dim(_places("packbits", bitorder), typeof(a).shape, (len(lead) + 1,))
+    shifts = lax.broadcast_in_dim(_get_shifts("packbits", bitorder), typeof(a).shape, (len(lead) + 1,))
     out = lax.reduce_sum(lax.shift_left(a, shifts), (len(lead) + 1,))
     return moveaxis(out, -1, at)
 
@@ -92,7 +92,7 @@ def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, 
     a = moveaxis(a, at, -1)
     *lead, n = typeof(a).shape
     wide = lax.broadcast_in_dim(a, (*lead, n, 8), tuple(range(len(lead) + 1)))
-    shifts = lax.broadcast_in_dim(_places("unpackbits", bitorder), (*lead, n, 8), (len(lead) + 1,))
+    shifts = lax.broadcast_in_dim(_get_shifts("unpackbits", bitorder), (*lead, n, 8), (len(lead) + 1,))
     bits = lax.bitwise_and(lax.shift_right_logical(wide, shifts), literal(1, _U8))
     bits = reshape(bits, (*lead, 8 * n))
     if count is not None:

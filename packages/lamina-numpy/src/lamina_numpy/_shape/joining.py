@@ -13,9 +13,9 @@ from lamina_tracing import Array, ArrayLike, DTypeLike
 from lamina_tracing.extend import (check_axis, EVALUATION, rename_errors, trace_state, check_no_axis_name, typeof,
                                    resolve_requested_dtype)
 
-from .._core.promotion import aval, cast, no_out, promote_all
-from .._core.public_api import check_known, compiled, jitted_core, public_api, make_static_hashable
-from .._core.axes import _GROUP, joined, split_at, with_axes
+from .._core.promotion import aval, cast, promote_all, refuse_out
+from .._core.public_api import check_known, get_jitted, jitted_core, make_static_hashable, public_api
+from .._core.axes import _GROUP, insert_axes, join, split_at
 from .._core.conversion import asarray
 from .layout import atleast_1d, atleast_2d, atleast_3d, ravel, reshape, squeeze
 
@@ -40,7 +40,7 @@ _SPLIT = {**_JOINING, **docstring_entries("""
     """)}
 
 
-def _several(call: str, arrays: Any) -> list[Any]:
+def _to_list(call: str, arrays: Any) -> list[Any]:
     if isinstance(arrays, (list, tuple)):
         out = [asarray(a) if isinstance(a, (list, tuple, range)) else a for a in arrays]
     elif typeof(arrays).shape:
@@ -52,7 +52,7 @@ def _several(call: str, arrays: Any) -> list[Any]:
     return out
 
 
-def _grouped(fun: Callable[..., Any]) -> Callable[..., Any]:
+def _join_in_groups(fun: Callable[..., Any]) -> Callable[..., Any]:
     """Return the exported version of `fun`: one compiled call, except that many arrays are joined in groups."""
     named, name = rename_errors(fun), fun.__code__.co_varnames[0]
 
@@ -67,14 +67,14 @@ def _grouped(fun: Callable[..., Any]) -> Callable[..., Any]:
         if kwargs or len(args) > 1:
             args, kwargs = make_static_hashable(fun, args, kwargs)
         try:
-            return (named if many else compiled(fun))(*args, **kwargs)
+            return (named if many else get_jitted(fun))(*args, **kwargs)
         except ValueError:
             check_known(fun, args, kwargs)
             raise
     return call
 
 
-@public_api("axis", "dtype", wrap=_grouped, entries=_JOINING)
+@public_api("axis", "dtype", wrap=_join_in_groups, entries=_JOINING)
 def concatenate(arrays: Sequence[ArrayLike] | ArrayLike, axis: int | None = 0, dtype: DTypeLike | None = None) -> Array:
     """Join arrays along an existing axis.
 
@@ -95,13 +95,13 @@ def concatenate(arrays: Sequence[ArrayLike] | ArrayLike, axis: int | None = 0, d
     >>> concatenate([np.array([1, 2]), np.array([3.0])])
     Array([1., 2., 3.], dtype=float32)
     """
-    xs = _several("concatenate", arrays)
+    xs = _to_list("concatenate", arrays)
     if axis is None:
         xs, axis = [ravel(x) for x in xs], 0
-    return _joined("concatenate", xs, axis, dtype)
+    return _join("concatenate", xs, axis, dtype)
 
 
-def _joined(call: str, xs: list[Any], axis: int, dtype: DTypeLike | None = None) -> Any:
+def _join(call: str, xs: list[Any], axis: int, dtype: DTypeLike | None = None) -> Any:
     """`concatenate` of a list, in the name of the function that was called."""
     shapes = [aval(call, x, i).shape for i, x in enumerate(xs)]
     shown = ", ".join(map(str, shapes))
@@ -113,13 +113,13 @@ def _joined(call: str, xs: list[Any], axis: int, dtype: DTypeLike | None = None)
     if any(s[:at] != shapes[0][:at] or s[at + 1:] != shapes[0][at + 1:] for s in shapes):
         raise ShapeError(f"{call}: arrays must agree on every axis but {at}, along which they are joined; got shapes {shown}")
     xs = promote_all(call, xs) if dtype is None else [cast(x, resolve_requested_dtype(dtype)) for x in xs]
-    return joined(xs, at)
+    return join(xs, at)
 
 
 concat = concatenate
 
 
-@public_api("axis", "dtype", "out", wrap=_grouped, entries=_JOINING)
+@public_api("axis", "dtype", "out", wrap=_join_in_groups, entries=_JOINING)
 def stack(arrays: Sequence[ArrayLike] | ArrayLike, axis: int = 0, out: None = None,
           dtype: DTypeLike | None = None) -> Array:
     """Join arrays of one shape along a new axis.
@@ -143,14 +143,14 @@ def stack(arrays: Sequence[ArrayLike] | ArrayLike, axis: int = 0, out: None = No
     Array([[1, 3],
            [2, 4]], dtype=int32)
     """
-    no_out("stack", out)
-    xs = _several("stack", arrays)
+    refuse_out("stack", out)
+    xs = _to_list("stack", arrays)
     shapes = [aval("stack", x, i).shape for i, x in enumerate(xs)]
     if any(s != shapes[0] for s in shapes):
         raise ShapeError(f"stack: arrays must have one shape; got {', '.join(map(str, shapes))}")
     at = check_axis("stack", axis, len(shapes[0]) + 1)
     xs = promote_all("stack", xs) if dtype is None else [cast(x, resolve_requested_dtype(dtype)) for x in xs]
-    return joined([with_axes(x, (at,)) for x in xs], at)
+    return join([insert_axes(x, (at,)) for x in xs], at)
 
 
 @public_api("axis")
@@ -177,7 +177,7 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     return tuple(squeeze(part, at) for part in split_at(x, [*range(1, sizes[at])], at)) if sizes[at] else ()
 
 
-@public_api("dtype", wrap=_grouped, entries=_JOINING)
+@public_api("dtype", wrap=_join_in_groups, entries=_JOINING)
 def vstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None) -> Array:
     """Join arrays along the first axis.
 
@@ -195,10 +195,10 @@ def vstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None)
     Array([[1, 2],
            [3, 4]], dtype=int32)
     """
-    return _joined("vstack", [atleast_2d(x) for x in _several("vstack", tup)], 0, dtype)
+    return _join("vstack", [atleast_2d(x) for x in _to_list("vstack", tup)], 0, dtype)
 
 
-@public_api("dtype", wrap=_grouped, entries=_JOINING)
+@public_api("dtype", wrap=_join_in_groups, entries=_JOINING)
 def hstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None) -> Array:
     """Join arrays along the second axis, or along the only one.
 
@@ -216,11 +216,11 @@ def hstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None)
     Array([[1, 3],
            [2, 4]], dtype=int32)
     """
-    xs = [atleast_1d(x) for x in _several("hstack", tup)]
-    return _joined("hstack", xs, 0 if len(typeof(xs[0]).shape) == 1 else 1, dtype)
+    xs = [atleast_1d(x) for x in _to_list("hstack", tup)]
+    return _join("hstack", xs, 0 if len(typeof(xs[0]).shape) == 1 else 1, dtype)
 
 
-@public_api("dtype", wrap=_grouped, entries=_JOINING)
+@public_api("dtype", wrap=_join_in_groups, entries=_JOINING)
 def dstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None) -> Array:
     """Join arrays along the third axis.
 
@@ -239,10 +239,10 @@ def dstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None)
     Array([[[1, 3],
             [2, 4]]], dtype=int32)
     """
-    return _joined("dstack", [atleast_3d(x) for x in _several("dstack", tup)], 2, dtype)
+    return _join("dstack", [atleast_3d(x) for x in _to_list("dstack", tup)], 2, dtype)
 
 
-@public_api(wrap=_grouped, entries=_JOINING)
+@public_api(wrap=_join_in_groups, entries=_JOINING)
 def column_stack(tup: Sequence[ArrayLike] | ArrayLike) -> Array:
     """Arrays of one axis as the columns of a matrix.
 
@@ -262,8 +262,8 @@ def column_stack(tup: Sequence[ArrayLike] | ArrayLike) -> Array:
     Array([[1, 3],
            [2, 4]], dtype=int32)
     """
-    xs = [asarray(x) for x in _several("column_stack", tup)]
-    return _joined("column_stack", [reshape(x, (-1, 1)) if len(typeof(x).shape) < 2 else x for x in xs], 1)
+    xs = [asarray(x) for x in _to_list("column_stack", tup)]
+    return _join("column_stack", [reshape(x, (-1, 1)) if len(typeof(x).shape) < 2 else x for x in xs], 1)
 
 
 @public_api()
@@ -304,9 +304,9 @@ def block(arrays: Any) -> Array:
 
     def join(x: Any, level: int) -> Array:
         if isinstance(x, list):
-            return _joined("block", [join(e, level - 1) for e in x], n - level)
+            return _join("block", [join(e, level - 1) for e in x], n - level)
         short = n - len(typeof(x).shape)
-        return with_axes(asarray(x), tuple(range(short)))
+        return insert_axes(asarray(x), tuple(range(short)))
     levels = depth(arrays)
     n = max(levels, rank(arrays))
     return join(arrays, levels)
@@ -333,8 +333,8 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     Array([1, 2, 3], dtype=int32)
     """
     check_no_axis_name("append", "axis", axis)
-    return _joined("append", [ravel(asarray(arr)), ravel(asarray(values))], 0) if axis is None \
-        else _joined("append", _several("append", [arr, values]), axis)
+    return _join("append", [ravel(asarray(arr)), ravel(asarray(values))], 0) if axis is None \
+        else _join("append", _to_list("append", [arr, values]), axis)
 
 
 @jitted_core("indices_or_sections", "axis", name="split")
@@ -361,7 +361,7 @@ def _split_raw(call: str, ary: Any, sections: Any, axis: int, equal: bool) -> li
     return split_at(ary, [i * base + min(i, extra) for i in range(1, k)], at)
 
 
-def _cuts(call: str, x: Any) -> int | tuple[int, ...]:
+def _parse_cuts(call: str, x: Any) -> int | tuple[int, ...]:
     """A number of parts, or places to cut at, as static arguments."""
     if hasattr(x, "shape"):
         x = np.asarray(x).tolist()
@@ -390,7 +390,7 @@ def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array
     >>> split(np.arange(4), [1, 3])
     [Array([0], dtype=int32), Array([1, 2], dtype=int32), Array([3], dtype=int32)]
     """
-    return _split(ary, _cuts("split", indices_or_sections), axis)
+    return _split(ary, _parse_cuts("split", indices_or_sections), axis)
 
 
 @fill_docstring(_JOINING)
@@ -414,7 +414,7 @@ def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list
     >>> [part.shape for part in array_split(np.arange(5), 3)]
     [(2,), (2,), (1,)]
     """
-    return _array_split(ary, _cuts("array_split", indices_or_sections), axis)
+    return _array_split(ary, _parse_cuts("array_split", indices_or_sections), axis)
 
 
 class Split(Protocol):
@@ -423,7 +423,7 @@ class Split(Protocol):
     def __call__(self, ary: ArrayLike, indices_or_sections: int | Sequence[int]) -> list[Array]: ...
 
 
-def _split_along(name: str, axis: int, says: str, least: str, example: str) -> Split:
+def _make_split(name: str, axis: int, says: str, least: str, example: str) -> Split:
     def op(ary: ArrayLike, indices_or_sections: int | Sequence[int]) -> list[Array]:
         if name == "hsplit" and len(aval(name, ary).shape) == 1:
             return split(ary, indices_or_sections, 0)
@@ -447,9 +447,9 @@ def _split_along(name: str, axis: int, says: str, least: str, example: str) -> S
     return fill_docstring(_SPLIT)(op)
 
 
-hsplit = _split_along("hsplit", 1, "Split an array along its second axis, or its only one.", "one axis",
-                      ">>> hsplit(np.array([[1, 2], [3, 4]]), 2)[1]\n    Array([[2],\n           [4]], dtype=int32)")
-vsplit = _split_along("vsplit", 0, "Split an array along its first axis.", "one axis",
-                      ">>> vsplit(np.array([[1, 2], [3, 4]]), 2)[1]\n    Array([[3, 4]], dtype=int32)")
-dsplit = _split_along("dsplit", 2, "Split an array along its third axis.", "three axes",
-                      ">>> [part.shape for part in dsplit(np.ones((2, 3, 4)), 2)]\n    [(2, 3, 2), (2, 3, 2)]")
+hsplit = _make_split("hsplit", 1, "Split an array along its second axis, or its only one.", "one axis",
+                     ">>> hsplit(np.array([[1, 2], [3, 4]]), 2)[1]\n    Array([[2],\n           [4]], dtype=int32)")
+vsplit = _make_split("vsplit", 0, "Split an array along its first axis.", "one axis",
+                     ">>> vsplit(np.array([[1, 2], [3, 4]]), 2)[1]\n    Array([[3, 4]], dtype=int32)")
+dsplit = _make_split("dsplit", 2, "Split an array along its third axis.", "three axes",
+                     ">>> [part.shape for part in dsplit(np.ones((2, 3, 4)), 2)]\n    [(2, 3, 2), (2, 3, 2)]")

@@ -11,8 +11,8 @@ from lamina_tracing import Array, ArrayLike, AxisLike, lax, ShapeLike
 from lamina_tracing.extend import check_axes, check_axis, check_no_axis_name, typeof
 
 from .._core.promotion import aval, broadcast, broadcast_shapes_of
-from .._core.public_api import hashable, public_api
-from .._core.axes import as_shape, permuted, reshaped, resolve_sizes, with_axes
+from .._core.public_api import public_api, to_hashable
+from .._core.axes import as_shape, insert_axes, permute_axes, reshape_to, resolve_sizes
 from .._core.conversion import asarray
 from .._core.named_axes import ReductionAxes, axes_of, count_along
 
@@ -83,7 +83,7 @@ def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> int:
     sizes = shape(a)
     if axis is None:
         return math.prod(sizes)
-    return count_along(axes_of("size", hashable(axis), len(sizes)), sizes)
+    return count_along(axes_of("size", to_hashable(axis), len(sizes)), sizes)
 
 
 @public_api("shape", "order", "copy", "newshape")
@@ -121,10 +121,10 @@ def reshape(a: ArrayLike, shape: ShapeLike | None = None, order: str = "C", *, c
     old = aval("reshape", a).shape
     new = resolve_sizes("reshape", old, shape)
     if order == "F":
-        return transpose(reshaped(transpose(a), old[::-1], new[::-1]))
+        return transpose(reshape_to(transpose(a), old[::-1], new[::-1]))
     if order not in ("C", "A"):
         raise ValueError(f"reshape: order must be 'C' or 'F'; got {order!r}")
-    return reshaped(a, old, new)
+    return reshape_to(a, old, new)
 
 
 @public_api("order")
@@ -151,7 +151,7 @@ def ravel(a: ArrayLike, order: str = "C") -> Array:
         a, old = transpose(a), old[::-1]
     elif order not in ("C", "A", "K"):
         raise ValueError(f"ravel: order must be 'C' or 'F'; got {order!r}")
-    return reshaped(a, old, (math.prod(old),))
+    return reshape_to(a, old, (math.prod(old),))
 
 
 @public_api("axes")
@@ -185,7 +185,7 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
         if len(order) != n:
             raise ShapeError(f"transpose: axes must name each of the {n} axes of {typeof(a).str_long()} once; got "
                              f"{tuple(axes)}")
-    return permuted(a, order)
+    return permute_axes(a, order)
 
 
 permute_dims = transpose
@@ -212,7 +212,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
     n = len(aval("matrix_transpose", x).shape)
     if n < 2:
         raise ShapeError(f"matrix_transpose: expected at least two axes; got {typeof(x).str_long()}")
-    return permuted(x, (*range(n - 2), n - 1, n - 2))
+    return permute_axes(x, (*range(n - 2), n - 1, n - 2))
 
 
 @public_api("axis1", "axis2")
@@ -238,7 +238,7 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     i, j = check_axis("swapaxes", axis1, n, "axis1"), check_axis("swapaxes", axis2, n, "axis2")
     order = list(range(n))
     order[i], order[j] = j, i
-    return permuted(a, tuple(order))
+    return permute_axes(a, tuple(order))
 
 
 @public_api("source", "destination")
@@ -269,7 +269,7 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
     order = [i for i in range(n) if i not in src]
     for d, s in sorted(zip(dst, src)):
         order.insert(d, s)
-    return permuted(a, tuple(order))
+    return permute_axes(a, tuple(order))
 
 
 @public_api("axis", "start")
@@ -325,7 +325,7 @@ def expand_dims(a: ArrayLike, axis: AxisLike) -> Array:
     """
     axes = axis if isinstance(axis, (tuple, list, range)) else (axis,)
     n = len(aval("expand_dims", a).shape)
-    return with_axes(a, check_axes("expand_dims", axes, n + len(axes)))
+    return insert_axes(a, check_axes("expand_dims", axes, n + len(axes)))
 
 
 @public_api("axis")
@@ -538,7 +538,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
     return swapaxes(flip(m, j), i, j) if k == 1 else flip(swapaxes(m, i, j), j)
 
 
-def _at_least(call: str, n: int, arys: tuple[Any, ...]) -> Any:
+def _add_axes(call: str, n: int, arys: tuple[Any, ...]) -> Any:
     out = []
     for a in arys:
         a = asarray(a)
@@ -549,7 +549,7 @@ def _at_least(call: str, n: int, arys: tuple[Any, ...]) -> Any:
                 new = ((1, 1, 1), (1, *sizes, 1), (*sizes, 1))[len(sizes)]
             else:
                 new = (1,) * short + sizes
-            a = reshaped(a, sizes, new)
+            a = reshape_to(a, sizes, new)
         out.append(a)
     return out[0] if len(out) == 1 else out
 
@@ -570,7 +570,7 @@ def atleast_1d(*arys: ArrayLike) -> Any:
     >>> atleast_1d(3.5, np.array([1, 2]))[0].shape
     (1,)
     """
-    return _at_least("atleast_1d", 1, arys)
+    return _add_axes("atleast_1d", 1, arys)
 
 
 def atleast_2d(*arys: ArrayLike) -> Any:
@@ -589,7 +589,7 @@ def atleast_2d(*arys: ArrayLike) -> Any:
     >>> atleast_2d(np.array([1, 2]))
     Array([[1, 2]], dtype=int32)
     """
-    return _at_least("atleast_2d", 2, arys)
+    return _add_axes("atleast_2d", 2, arys)
 
 
 def atleast_3d(*arys: ArrayLike) -> Any:
@@ -608,4 +608,4 @@ def atleast_3d(*arys: ArrayLike) -> Any:
     >>> atleast_3d(np.ones(2)).shape, atleast_3d(np.ones((2, 3))).shape
     ((1, 2, 1), (2, 3, 1))
     """
-    return _at_least("atleast_3d", 3, arys)
+    return _add_axes("atleast_3d", 3, arys)

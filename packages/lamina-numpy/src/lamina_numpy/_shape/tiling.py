@@ -8,8 +8,8 @@ from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, AxisLike, lax, ShapeLike
 from lamina_tracing.extend import check_axes, check_axis, typeof
 
-from .._core.promotion import aval, broadcast, cast, fixed, literal
-from .._core.public_api import jitted_core, hashable
+from .._core.promotion import aval, broadcast, cast, literal, make_constant
+from .._core.public_api import jitted_core, to_hashable
 from .._core.axes import as_shape, split_at
 from .._core.conversion import asarray
 from .._core.named_axes import along_axis
@@ -41,11 +41,11 @@ def tile(A: ArrayLike, reps: Any) -> Array:
     Array([[1, 2],
            [1, 2]], dtype=int32)
     """
-    return tiled(A, as_shape("tile", reps, "reps"))
+    return tile_core(A, as_shape("tile", reps, "reps"))
 
 
 @jitted_core("reps", name="tile")
-def tiled(A: Any, reps: tuple[int, ...]) -> Any:
+def tile_core(A: Any, reps: tuple[int, ...]) -> Any:
     sizes = aval("tile", A).shape
     n = max(len(sizes), len(reps))
     sizes = (1,) * (n - len(sizes)) + sizes
@@ -85,8 +85,8 @@ def roll(a: ArrayLike, shift: Any, axis: AxisLike = None) -> Array:
     fixed = isinstance(shift, (int, np.integer)) or isinstance(shift, (list, tuple)) and all(
         isinstance(s, (int, np.integer)) for s in shift)
     if fixed:
-        return _roll(a, hashable(shift), hashable(axis))
-    return _roll_by(a, shift, hashable(axis))
+        return _roll(a, to_hashable(shift), to_hashable(axis))
+    return _roll_by(a, shift, to_hashable(axis))
 
 
 def _roll_axes(call: str, a: Any, count: int, axis: Any) -> tuple[int, ...]:
@@ -163,6 +163,6 @@ def resize(a: ArrayLike, new_shape: ShapeLike) -> Array:
     total, have = int(np.prod(shape)), typeof(a).shape[0]
     if not total or not have:
         t = typeof(a)
-        return broadcast(cast(fixed(0, t.dtype), t.dtype, t.weak_type), (), shape)
+        return broadcast(cast(make_constant(0, t.dtype), t.dtype, t.weak_type), (), shape)
     times = -(-total // have)
     return reshape(split_at(tile(a, times), [total], 0)[0], shape)

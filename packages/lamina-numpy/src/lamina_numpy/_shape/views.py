@@ -19,7 +19,7 @@ __all__ = ["view"]
 _BYTE = np.dtype("uint8")
 
 
-def _real_of(d: np.dtype) -> np.dtype:
+def _get_real_dtype(d: np.dtype) -> np.dtype:
     return np.dtype(f"float{d.itemsize * 4}")
 
 
@@ -34,14 +34,14 @@ def _recast(x: Any, dtype: np.dtype) -> Any:
     return reshape(lax.bitcast_convert_type(x, dtype), (*lead, last))
 
 
-def _parts(x: Any) -> Any:
+def _split_complex(x: Any) -> Any:
     """Real and imaginary parts in turn, along the last axis."""
     shape = typeof(x).shape
     return reshape(stack([lax.real(x), lax.imag(x)], -1), (*shape[:-1], shape[-1] * 2))
 
 
-def _joined(x: Any) -> Any:
-    """Complex numbers of `_parts`."""
+def _join_complex(x: Any) -> Any:
+    """Return complex numbers from the result of `_split_complex`."""
     shape = typeof(x).shape
     pairs = reshape(x, (*shape[:-1], shape[-1] // 2, 2))
     return lax.complex(*(squeeze(part, -1) for part in split_at(pairs, [1], len(shape))))
@@ -69,11 +69,11 @@ def view(self: Any, dtype: Any = None, type: None = None) -> Any:
     # Complex numbers go by way of their two parts, booleans of bytes: bits are only recast between plain numbers.
     x = self if a.shape else reshape(self, (1,))
     if dtypes.is_complex(a.dtype):
-        x = _parts(x)
+        x = _split_complex(x)
     elif a.dtype == dtypes.BOOL:
         x = convert(x, _BYTE)
     if dtypes.is_complex(to):
-        x = _joined(_recast(x, _real_of(to)))
+        x = _join_complex(_recast(x, _get_real_dtype(to)))
     elif to == dtypes.BOOL:
         x = lax.ne(_recast(x, _BYTE), literal(0, _BYTE))
     else:

@@ -160,17 +160,17 @@ def histogram(a: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLik
     edges = histogram_bin_edges(a, bins, range)
     d = typeof(edges).dtype
     a = cast(a, d)
-    counts = _counts("histogram", [a], [edges], weights, d)
+    counts = _count_cells("histogram", [a], [edges], weights, d)
     if density:
-        counts = true_divide(counts, total(counts)) / _gaps(edges)
+        counts = true_divide(counts, total(counts)) / _compute_widths(edges)
     return counts, edges
 
 
-def _gaps(edges: Any) -> Any:
+def _compute_widths(edges: Any) -> Any:
     return edges[1:] - edges[:-1]
 
 
-def _compared(x: Any, edges: Any) -> Any:
+def _count_by_comparison(x: Any, edges: Any) -> Any:
     """Count the elements of x in each bin; each is compared with all edges. The last bin is closed on both sides."""
     bins = typeof(edges).shape[0] - 1
     shape = (bins, typeof(x).shape[0])
@@ -181,7 +181,7 @@ def _compared(x: Any, edges: Any) -> Any:
     return lax.reduce_sum(cast(lax.bitwise_and(lax.le(low, x), below), dtypes.canonical_int()), (1,))
 
 
-def _counts(call: str, columns: list[Any], edges: list[Any], weights: Any, d: np.dtype) -> Any:
+def _count_cells(call: str, columns: list[Any], edges: list[Any], weights: Any, d: np.dtype) -> Any:
     """Weights per cell of a grid of bins, flat samples given per axis; numbers of samples, as floats, where there are none:
     counted as integers, in at least float32, since half precision counts no further than 256 or 2048."""
     weights = None if weights is None else ravel(asarray(weights))
@@ -194,7 +194,7 @@ def _counts(call: str, columns: list[Any], edges: list[Any], weights: Any, d: np
     shape = tuple(typeof(e).shape[0] - 1 for e in edges)
     of_counts = d if d.itemsize >= 4 else np.dtype("float32")
     if weights is None and len(shape) == 1 and 0 < sizes[0] * shape[0] <= _MOST_COMPARED:
-        return cast(_compared(columns[0], edges[0]), of_counts)
+        return cast(_count_by_comparison(columns[0], edges[0]), of_counts)
     for x, e, n in zip(columns, edges, shape):
         at = searchsorted(e, x, side="right")
         # The last bin is closed on both sides. Samples outside all bins go to a place behind the last, where they are dropped.
@@ -235,10 +235,11 @@ def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: ArrayLi
     Array([[1., 0.],
            [1., 1.]], dtype=float32)
     """
-    return _histogram_of("histogramdd", sample, bins, range, weights, density)
+    return _compute_histogram("histogramdd", sample, bins, range, weights, density)
 
 
-def _histogram_of(call: str, sample: Any, bins: Any, range: Any, weights: Any, density: Any) -> tuple[Array, list[Array]]:
+def _compute_histogram(call: str, sample: Any, bins: Any, range: Any, weights: Any, density: Any) -> tuple[Array,
+                                                                                                           list[Array]]:
     if isinstance(sample, (list, tuple)):
         columns = [ravel(asarray(s)) for s in sample]
     else:
@@ -256,11 +257,11 @@ def _histogram_of(call: str, sample: Any, bins: Any, range: Any, weights: Any, d
     edges = [histogram_bin_edges(x, bins[i] if many else bins, None if range is None else range[i])
              for i, x in enumerate(columns)]
     columns = [cast(x, typeof(e).dtype) for x, e in zip(columns, edges)]
-    counts = _counts(call, columns, edges, weights, typeof(edges[0]).dtype)
+    counts = _count_cells(call, columns, edges, weights, typeof(edges[0]).dtype)
     if density:
         counts = counts / total(counts)
         for i, e in enumerate(edges):
-            counts = counts / reshape(_gaps(e), tuple(-1 if j == i else 1 for j in builtins.range(n)))
+            counts = counts / reshape(_compute_widths(e), tuple(-1 if j == i else 1 for j in builtins.range(n)))
     return counts, edges
 
 
@@ -294,5 +295,5 @@ def histogram2d(x: ArrayLike, y: ArrayLike, bins: Any = 10, range: Any = None, w
         bins = [bins[0], bins[1]]
     elif not isinstance(bins, (int, np.integer)) and not (isinstance(bins, (list, tuple)) and len(bins) == 2):
         bins = [bins, bins]
-    counts, edges = _histogram_of("histogram2d", [x, y], bins, range, weights, density)
+    counts, edges = _compute_histogram("histogram2d", [x, y], bins, range, weights, density)
     return counts, edges[0], edges[1]

@@ -11,11 +11,11 @@ from lamina_ir.extend import docstring_entries
 from lamina_tracing import Array, ArrayLike, AxisLike, lax
 from lamina_tracing.extend import typeof
 
-from .._core.promotion import aval, cast, fixed, inexact_dtype, literal, no_out, work_dtype
+from .._core.promotion import aval, cast, inexact_dtype, literal, make_constant, refuse_out, work_dtype
 from .._core.public_api import public_api
-from .._core.axes import with_axes
+from .._core.axes import insert_axes
 from .._core.select import choose_by
-from .._core.named_axes import ReductionAxes, all_in_front, axes_of
+from .._core.named_axes import ReductionAxes, axes_of, gather_to_front
 from .._core.conversion import asarray
 from .._elementwise.ufuncs import clip, multiply, true_divide
 from .._elementwise.logic import isnan
@@ -42,18 +42,18 @@ _MEDIAN = docstring_entries("""
 _METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
 
 
-def _even(place: Any) -> Any:
+def _round_even(place: Any) -> Any:
     return lax.round(place, lax.RoundingMethod.TO_NEAREST_EVEN)
 
 
 @custom_jvp
-def _ranked(lines: Any, *ranks: Any) -> tuple[Any, ...]:
+def _select_ranks(lines: Any, *ranks: Any) -> tuple[Any, ...]:
     """Of lines `[..., n]` in order, NaN last, the elements of some ranks: each `[..., k]` to `[..., k]`."""
     ordered = sort(lines, -1)
     return tuple([take_along_axis(ordered, rank, -1, "clip") for rank in ranks])
 
 
-def _ranked_jvp(primals: Any, tangents: Any) -> Any:
+def _select_ranks_jvp(primals: Any, tangents: Any) -> Any:
     """What becomes of an element of a rank becomes of that place of the line: no other is written in the reverse."""
     (lines, *ranks), line = primals, len(typeof(primals[0]).shape) - 1
     ordered, places = lax.sort((lines, lax.broadcasted_iota(np.int32, typeof(lines).shape, line)), dimension=line, num_keys=1)
@@ -61,7 +61,7 @@ def _ranked_jvp(primals: Any, tangents: Any) -> Any:
             tuple([take_along_axis(tangents[0], take_along_axis(places, rank, -1, "clip"), -1, "clip") for rank in ranks]))
 
 
-_ranked.defjvp(_ranked_jvp)
+_select_ranks.defjvp(_select_ranks_jvp)
 
 
 def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool, ignore_nan: bool) -> Any:
@@ -80,30 +80,31 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     axes = axes_of(call, axis, len(t.shape))
     kept = tuple(1 if i in axes else n for i, n in enumerate(t.shape))
     if isinstance(axes, ReductionAxes):
-        a, lead = all_in_front(a, axes.names), len(axes.names)
+        a, lead = gather_to_front(a, axes.names), len(axes.names)
         t, axes = typeof(a), (*range(lead), *(i + lead for i in axes))
     rest = tuple(n for i, n in enumerate(t.shape) if i not in axes)
     n = math.prod(t.shape[i] for i in axes)
-    lines = reshape(moveaxis(a, axes, tuple(range(-len(axes), 0))), (*rest, n)) if axes else with_axes(a, (len(rest),))
+    lines = reshape(moveaxis(a, axes, tuple(range(-len(axes), 0))), (*rest, n)) if axes else insert_axes(a,
+                                                                                                         (len(rest),))
     if n == 0:
         raise ValueError(f"{call}: {t.str_long()} has no elements along axes {axes}")
     if ignore_nan:
-        count: Any = with_axes(total(lax.bitwise_not(isnan(lines)), -1), (len(rest),))  # [..., 1]
+        count: Any = insert_axes(total(lax.bitwise_not(isnan(lines)), -1), (len(rest),))  # [..., 1]
         top = cast(count, work) - 1
     else:
-        top = lax.broadcast_in_dim(fixed(n - 1, work), (*rest, 1), ())
+        top = lax.broadcast_in_dim(make_constant(n - 1, work), (*rest, 1), ())
     qs = ravel(q)
     m = typeof(qs).shape[0]
-    place = multiply(top, with_axes(qs, tuple(range(len(rest)))))  # [..., m]
+    place = multiply(top, insert_axes(qs, tuple(range(len(rest)))))  # [..., m]
     place = clip(place, 0, cast(top, work)) if ignore_nan else clip(place, 0, n - 1)
     lo = lax.floor(place)
     whole = dtypes.canonical_int()
     if method in ("linear", "midpoint"):
         wanted = [lo, lax.ceil(place)]
     else:
-        wanted = [{"lower": lax.floor, "higher": lax.ceil, "nearest": _even}[method](place)]
+        wanted = [{"lower": lax.floor, "higher": lax.ceil, "nearest": _round_even}[method](place)]
     last = [] if ignore_nan else [lax.broadcast_in_dim(literal(n - 1, whole), (*rest, 1), ())]
-    found = _ranked(lines, *(cast(w, whole) for w in wanted), *last)
+    found = _select_ranks(lines, *(cast(w, whole) for w in wanted), *last)
     low, high = cast(found[0], work), cast(found[len(wanted) - 1], work)
     if method == "linear":
         part = lax.sub(place, lo)
@@ -119,7 +120,7 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     return out if u.shape else reshape(out, typeof(out).shape[1:])
 
 
-def _share(call: str, q: Any) -> Any:
+def _check_share(call: str, q: Any) -> Any:
     q = asarray(q) if isinstance(q, (list, tuple)) else q
     d = aval(call, q, 1).dtype
     if not isinstance(q, (int, float)) and not dtypes.is_inexact(d):
@@ -135,11 +136,11 @@ class Quantile(Protocol):
                  interpolation: str | None = None) -> Array: ...
 
 
-def _quantile_function(name: str, percent: bool, ignore_nan: bool, says: str, example: str) -> Quantile:
+def _make_quantile(name: str, percent: bool, ignore_nan: bool, says: str, example: str) -> Quantile:
     def op(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
            method: str = "linear", keepdims: bool = False, *, interpolation: str | None = None) -> Array:
-        no_out(name, out)
-        share = _share(name, q) if percent else q
+        refuse_out(name, out)
+        share = _check_share(name, q) if percent else q
         return _quantile(name, a, share, axis, interpolation or method, keepdims, ignore_nan)
     nan = "NaN is ignored" if ignore_nan else "the result is NaN if an element is NaN"
     shares = "percentages in [0, 100]" if percent else "fractions in [0, 1]"
@@ -173,16 +174,16 @@ def _quantile_function(name: str, percent: bool, ignore_nan: bool, says: str, ex
     return public_api("axis", "out", "overwrite_input", "method", "keepdims", "interpolation", name=name, doc=doc)(op)
 
 
-quantile = _quantile_function("quantile", False, False,
-                              "Compute the values below which fractions `q` of the elements are.",
-                              ">>> quantile(np.array([1., 3., 2.]), np.array([0.25, 1.]))\n"
-                              "    Array([1.5, 3. ], dtype=float32)")
-nanquantile = _quantile_function("nanquantile", False, True, "`quantile` ignoring NaN.",
-                                 ">>> nanquantile(np.array([1., np.nan, 2.]), 0.5)\n    Array(1.5, dtype=float32)")
-percentile = _quantile_function("percentile", True, False, "`quantile` with `q` in percent.",
-                                ">>> percentile(np.array([1., 3., 2.]), 25)\n    Array(1.5, dtype=float32)")
-nanpercentile = _quantile_function("nanpercentile", True, True, "`percentile` ignoring NaN.",
-                                   ">>> nanpercentile(np.array([1., np.nan, 2.]), 50)\n    Array(1.5, dtype=float32)")
+quantile = _make_quantile("quantile", False, False,
+                          "Compute the values below which fractions `q` of the elements are.",
+                          ">>> quantile(np.array([1., 3., 2.]), np.array([0.25, 1.]))\n"
+                          "    Array([1.5, 3. ], dtype=float32)")
+nanquantile = _make_quantile("nanquantile", False, True, "`quantile` ignoring NaN.",
+                             ">>> nanquantile(np.array([1., np.nan, 2.]), 0.5)\n    Array(1.5, dtype=float32)")
+percentile = _make_quantile("percentile", True, False, "`quantile` with `q` in percent.",
+                            ">>> percentile(np.array([1., 3., 2.]), 25)\n    Array(1.5, dtype=float32)")
+nanpercentile = _make_quantile("nanpercentile", True, True, "`percentile` ignoring NaN.",
+                               ">>> nanpercentile(np.array([1., np.nan, 2.]), 50)\n    Array(1.5, dtype=float32)")
 
 
 @public_api("axis", "out", "overwrite_input", "keepdims", entries=_MEDIAN)
@@ -200,7 +201,7 @@ def median(a: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_inpu
     >>> median(np.array([3, 1, 2]))
     Array(2., dtype=float32)
     """
-    no_out("median", out)
+    refuse_out("median", out)
     return _quantile("median", a, 0.5, axis, "midpoint", keepdims, False)
 
 
@@ -222,5 +223,5 @@ def nanmedian(a: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_i
     >>> nanmedian(np.array([[1., np.nan, 2.], [3., 5., 4.]]), axis=1)
     Array([1.5, 4. ], dtype=float32)
     """
-    no_out("nanmedian", out)
+    refuse_out("nanmedian", out)
     return _quantile("nanmedian", a, 0.5, axis, "midpoint", keepdims, True)

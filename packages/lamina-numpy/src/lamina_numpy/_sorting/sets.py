@@ -37,7 +37,7 @@ _SETS = docstring_entries("""
     """)
 
 
-def _known(call: str, x: Any) -> np.ndarray:
+def _require_known(call: str, x: Any) -> np.ndarray:
     known = get_concrete_value(x) if call == "unique" else None if isinstance(x, Tracer) else x  # the others give no tangents
     if known is None:
         raise ConcretizationError(f"{call}: how many elements the result has depends on the values of a traced "
@@ -81,7 +81,7 @@ def unique(ar: ArrayLike, return_index: bool = False, return_inverse: bool = Fal
     if axis is not None:
         check_axis("unique", axis, len(typeof(ar).shape))
     if size is None:
-        known = _known("unique", ar)
+        known = _require_known("unique", ar)
         if known.dtype.kind == "V":  # small floats: NumPy does not know their NaN; float32 holds them all
             known = known.astype(np.float32 if dtypes.is_float(known.dtype) else np.int32)
         found = np.unique(known, True, True, True, axis=axis, equal_nan=equal_nan)
@@ -96,7 +96,7 @@ def unique(ar: ArrayLike, return_index: bool = False, return_inverse: bool = Fal
     return picked[0] if len(picked) == 1 else tuple(picked)
 
 
-def _unique_of_nothing(ar: Any, fill_value: Any, axis: int | None, size: int) -> tuple[Any, ...]:
+def _make_empty_unique(ar: Any, fill_value: Any, axis: int | None, size: int) -> tuple[Any, ...]:
     """Nothing is unique among no elements: the result is all filling."""
     if fill_value is None and size:
         raise ValueError(f"unique: size={size} of {ar.str_long()}, which has no elements, needs a fill_value")
@@ -123,7 +123,7 @@ def _unique(ar: Any, fill_value: Any, axis: int | None, equal_nan: bool, size: i
     n, width = typeof(rows).shape
     d = dtypes.canonical_int()
     if not n:
-        return _unique_of_nothing(typeof(ar), fill_value, axis, size)
+        return _make_empty_unique(typeof(ar), fill_value, axis, size)
     # Rows sorted by all their columns, with their places. starts: rows that differ from the one before; group: the number of
     # the distinct row each belongs to. slots: the `size` distinct rows asked for, of which `good` ones exist.
     places = lax.broadcasted_iota(d, (n,), 0)
@@ -285,7 +285,7 @@ def isin(element: ArrayLike, test_elements: ArrayLike, assume_unique: bool = Fal
     return lax.bitwise_not(found) if invert else found
 
 
-def _flat(call: str, *xs: Any) -> list[Any]:
+def _flatten(call: str, *xs: Any) -> list[Any]:
     return promote_all(call, [ravel(asarray(x)) for x in xs])
 
 
@@ -308,7 +308,7 @@ def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_val
     >>> union1d(np.array([3, 1]), np.array([1, 2]))
     Array([1, 2, 3], dtype=int32)
     """
-    return unique(concatenate(_flat("union1d", ar1, ar2)), size=size, fill_value=fill_value)
+    return unique(concatenate(_flatten("union1d", ar1, ar2)), size=size, fill_value=fill_value)
 
 
 def _select(values: Any, keep: Any, size: int | None, fill_value: Any) -> Any:
@@ -342,15 +342,16 @@ def setdiff1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, si
     Array([2, 3], dtype=int32)
     """
     own = ravel(asarray(ar1))  # its elements, whatever both are rounded to where they are compared
-    x, y = _flat("setdiff1d", ar1, ar2)
+    x, y = _flatten("setdiff1d", ar1, ar2)
     if size is None:
-        kept = np.asarray(_known("setdiff1d", own))[~np.isin(_known("setdiff1d", x), _known("setdiff1d", y))]
+        kept = np.asarray(_require_known("setdiff1d", own))[~np.isin(_require_known("setdiff1d", x),
+                                                                     _require_known("setdiff1d", y))]
         return put(kept if assume_unique else np.unique(kept), typeof(own).dtype)
-    values, first = _distinct(own)
+    values, first = _find_distinct(own)
     return _select(values, logical_and(first, isin(values, y, invert=True)), size, fill_value)
 
 
-def _distinct(x: Any) -> tuple[Any, Any]:
+def _find_distinct(x: Any) -> tuple[Any, Any]:
     """(sorted values, which of them are the first of their kind)."""
     values = sort(x)
     if not typeof(x).shape[0]:
@@ -383,10 +384,11 @@ def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, siz
     >>> setxor1d(np.array([3, 1, 2]), np.array([1, 5]))
     Array([2, 3, 5], dtype=int32)
     """
-    x, y = _flat("setxor1d", ar1, ar2)
+    x, y = _flatten("setxor1d", ar1, ar2)
     if size is None:
-        return put(np.setxor1d(_known("setxor1d", x), _known("setxor1d", y), assume_unique), typeof(x).dtype)
-    values, first = _distinct(concatenate([x, y]))
+        return put(np.setxor1d(_require_known("setxor1d", x), _require_known("setxor1d", y), assume_unique),
+                   typeof(x).dtype)
+    values, first = _find_distinct(concatenate([x, y]))
     once = lax.bitwise_xor(isin(values, x), isin(values, y))
     return _select(values, logical_and(first, once), size, fill_value)
 
@@ -414,13 +416,13 @@ def intersect1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, ret
     >>> intersect1d(np.array([3, 1, 2]), np.array([1, 3]), return_indices=True)
     (Array([1, 3], dtype=int32), Array([1, 0], dtype=int32), Array([0, 1], dtype=int32))
     """
-    x, y = _flat("intersect1d", ar1, ar2)
+    x, y = _flatten("intersect1d", ar1, ar2)
     d = typeof(x).dtype
     if size is None:
-        found = np.intersect1d(_known("intersect1d", x), _known("intersect1d", y), assume_unique, True)
+        found = np.intersect1d(_require_known("intersect1d", x), _require_known("intersect1d", y), assume_unique, True)
         parts = (put(found[0], d), put(found[1], dtypes.canonical_int()), put(found[2], dtypes.canonical_int()))
         return parts if return_indices else parts[0]
-    values, first = _distinct(x)
+    values, first = _find_distinct(x)
     picked = _select(values, logical_and(first, isin(values, y)), size, fill_value)
     if not return_indices:
         return picked

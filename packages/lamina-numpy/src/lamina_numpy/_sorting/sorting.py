@@ -37,14 +37,14 @@ _PARTITION = {**_SORTING, **docstring_entries("""
     TypeError: `kth` is not an integer, or `a` is neither an array nor a number.
     """)}
 
-def _axis(call: str, a: Any, axis: int | None) -> tuple[Any, int]:
+def _check_axis(call: str, a: Any, axis: int | None) -> tuple[Any, int]:
     shape = aval(call, a).shape
     if axis is None:
         return ravel(a), 0
     return a, check_axis(call, axis, len(shape))
 
 
-def _kind(call: str, kind: Any, order: Any) -> None:
+def _check_kind(call: str, kind: Any, order: Any) -> None:
     if order is not None:
         raise ValueError(f"{call}: order= is for structured arrays, which there are none of here")
     if kind not in (None, "quicksort", "mergesort", "heapsort", "stable"):
@@ -67,8 +67,8 @@ def sort(a: ArrayLike, axis: int | None = -1, *, kind: str | None = None, order:
     >>> sort(np.array([3, 1, 2]))
     Array([1, 2, 3], dtype=int32)
     """
-    _kind("sort", kind, order)
-    a, at = _axis("sort", a, axis)
+    _check_kind("sort", kind, order)
+    a, at = _check_axis("sort", a, axis)
     (out,) = lax.sort([a], at, stable)
     return lax.rev(out, (at,)) if descending else out
 
@@ -91,8 +91,8 @@ def argsort(a: ArrayLike, axis: int | None = -1, *, kind: str | None = None, ord
     >>> argsort(np.array([3, 1, 2]))
     Array([1, 2, 0], dtype=int32)
     """
-    _kind("argsort", kind, order)
-    a, at = _axis("argsort", a, axis)
+    _check_kind("argsort", kind, order)
+    a, at = _check_axis("argsort", a, axis)
     shape = typeof(a).shape
     places = lax.broadcasted_iota(dtypes.canonical_int(), shape, at)
     if descending:  # a stable descending order: sort the reversed array, then reverse back
@@ -155,7 +155,7 @@ def sort_complex(a: ArrayLike) -> Array:
     return out if dtypes.is_complex(d) else cast(out, dtypes.complex_dtype(d))
 
 
-def _kth(call: str, kth: Any, n: int) -> None:
+def _parse_kth(call: str, kth: Any, n: int) -> None:
     if isinstance(kth, (list, tuple)):
         raise TypeError(f"{call}: kth must be one integer; got {kth!r}")
     check_axis(call, kth, n)
@@ -176,8 +176,8 @@ def partition(a: ArrayLike, kth: int, axis: int | None = -1) -> Array:
     >>> partition(np.array([3, 1, 2]), 1)
     Array([1, 2, 3], dtype=int32)
     """
-    a, at = _axis("partition", a, axis)
-    _kth("partition", kth, typeof(a).shape[at])
+    a, at = _check_axis("partition", a, axis)
+    _parse_kth("partition", kth, typeof(a).shape[at])
     return sort(a, at)
 
 
@@ -198,6 +198,6 @@ def argpartition(a: ArrayLike, kth: int, axis: int | None = -1) -> Array:
     Array([[1, 2, 0],
            [2, 1, 0]], dtype=int32)
     """
-    a, at = _axis("argpartition", a, axis)
-    _kth("argpartition", kth, typeof(a).shape[at])
+    a, at = _check_axis("argpartition", a, axis)
+    _parse_kth("argpartition", kth, typeof(a).shape[at])
     return argsort(a, at)

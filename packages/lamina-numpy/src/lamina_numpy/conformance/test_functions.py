@@ -10,12 +10,12 @@ from lamina_tracing import jit
 
 import lamina_numpy as lnp
 
-from lamina_numpy.conformance.table import USES, Use, found, leaves
+from lamina_numpy.conformance.table import USES, Use, find_function, leaves
 
 
-def wanted(use: Use) -> list[np.ndarray]:
+def compute_expected(use: Use) -> list[np.ndarray]:
     with np.errstate(all="ignore"):
-        return [np.asarray(x) for x in leaves(found(np, use.name)(*use.args, **use.options))]
+        return [np.asarray(x) for x in leaves(find_function(np, use.name)(*use.args, **use.options))]
 
 
 def close(got: Any, want: np.ndarray, what: str) -> None:
@@ -33,8 +33,8 @@ def close(got: Any, want: np.ndarray, what: str) -> None:
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.id)
 def test_function_equals_numpy(use: Use) -> None:
     arrays = [lnp.asarray(a) if isinstance(a, np.ndarray) else a for a in use.args]
-    got = leaves(found(lnp, use.name)(*arrays, **use.options))
-    want = wanted(use)
+    got = leaves(find_function(lnp, use.name)(*arrays, **use.options))
+    want = compute_expected(use)
     assert len(got) == len(want)
     for g, w in zip(got, want):
         close(g, w, use.id)
@@ -58,7 +58,7 @@ def test_traced_function_equals_numpy(use: Use) -> None:
         args = list(use.args)
         for k, value in zip(at, values):
             args[k] = value
-        return found(lnp, use.name)(*args, **use.options)
+        return find_function(lnp, use.name)(*args, **use.options)
 
-    for g, w in zip(leaves(jit(f)(*[use.args[k] for k in at])), wanted(use), strict=True):
+    for g, w in zip(leaves(jit(f)(*[use.args[k] for k in at])), compute_expected(use), strict=True):
         close(g, w, use.id)

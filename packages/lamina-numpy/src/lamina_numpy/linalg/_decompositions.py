@@ -63,7 +63,7 @@ class SVDResult(NamedTuple):
     Vh: Any
 
 
-def matrices(call: str, a: Any, square: bool = False) -> Any:
+def to_matrices(call: str, a: Any, square: bool = False) -> Any:
     """`a` in a float dtype that factorisations have: half precision goes through float32."""
     a = to_inexact(call, a)
     t = typeof(a)
@@ -98,7 +98,7 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
     Array([[2., 0.],
            [1., 2.]], dtype=float32)
     """
-    a = matrices("cholesky", a, square=True)
+    a = to_matrices("cholesky", a, square=True)
     out = _linalg.cholesky(adjoint(a) if upper and not symmetrize_input else a, symmetrize_input=symmetrize_input)
     return adjoint(out) if upper else out
 
@@ -125,7 +125,7 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     Array([[-5. , -2.2],
            [ 0. ,  0.4]], dtype=float32)
     """
-    a = matrices("qr", a)
+    a = to_matrices("qr", a)
     if mode == "raw":
         packed, taus = _linalg.geqrf(a)
         return QRResult(layout.matrix_transpose(packed), taus)
@@ -162,7 +162,7 @@ def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermi
     >>> svd(np.array([[0., 2.], [1., 0.]])).S
     Array([2., 1.], dtype=float32)
     """
-    a = matrices("svd", a, square=hermitian)
+    a = to_matrices("svd", a, square=hermitian)
     if not hermitian:
         made = _linalg.svd(a, full_matrices=full_matrices, compute_uv=compute_uv, subset_by_index=subset_by_index)
         return SVDResult(*made) if compute_uv else made
@@ -222,7 +222,7 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
     """
     if UPLO not in (None, "L", "U"):
         raise ValueError(f"eigh: UPLO must be 'L', 'U' or None; got {UPLO!r}")
-    v, w = _linalg.eigh(matrices("eigh", a, square=True), lower=UPLO != "U", symmetrize_input=symmetrize_input)
+    v, w = _linalg.eigh(to_matrices("eigh", a, square=True), lower=UPLO != "U", symmetrize_input=symmetrize_input)
     return EighResult(w, v)
 
 
@@ -263,7 +263,7 @@ def eig(a: ArrayLike) -> EigResult:
     >>> eig(np.array([[0., -1.], [1., 0.]])).eigenvalues
     Array([0.+1.j, 0.-1.j], dtype=complex64)
     """
-    return EigResult(*_linalg.eig(matrices("eig", a, square=True), compute_left_eigenvectors=False))
+    return EigResult(*_linalg.eig(to_matrices("eig", a, square=True), compute_left_eigenvectors=False))
 
 
 @public_api(entries=_DECOMPOSITION)
@@ -282,5 +282,5 @@ def eigvals(a: ArrayLike) -> Array:
     >>> eigvals(np.array([[0., -1.], [1., 0.]]))
     Array([0.+1.j, 0.-1.j], dtype=complex64)
     """
-    return _linalg.eig(matrices("eigvals", a, square=True), compute_left_eigenvectors=False,
+    return _linalg.eig(to_matrices("eigvals", a, square=True), compute_left_eigenvectors=False,
                        compute_right_eigenvectors=False)[0]

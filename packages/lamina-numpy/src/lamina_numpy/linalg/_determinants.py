@@ -18,7 +18,7 @@ from .._core.promotion import convert, literal
 from .._core.public_api import public_api
 from .._core.select import choose_by
 from .._indexing.diagonals import diagonal as _diagonal
-from ._decompositions import adjoint, matrices
+from ._decompositions import adjoint, to_matrices
 
 __all__ = ["det", "slogdet", "SlogdetResult"]
 
@@ -33,7 +33,7 @@ class SlogdetResult(NamedTuple):
     logabsdet: Any
 
 
-def _signs(pivots: Any, d: np.dtype) -> Any:
+def _compute_signs(pivots: Any, d: np.dtype) -> Any:
     """-1 to the number of rows that were exchanged with another."""
     axis = len(typeof(pivots).shape) - 1
     here = lax.broadcasted_iota(_I32, typeof(pivots).shape, axis)
@@ -64,7 +64,7 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
     """
     if method not in (None, "lu", "qr"):
         raise ValueError(f"slogdet: method must be 'lu', 'qr' or None; got {method!r}")
-    a = matrices("slogdet", a, square=True)
+    a = to_matrices("slogdet", a, square=True)
     factors, pivots, _ = _linalg.lu(a)
     diagonal = _diagonal(factors, 0, -2, -1)
     d = typeof(diagonal).dtype
@@ -74,7 +74,7 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
         signs = lax.div(diagonal, convert(choose_by(none, literal(1, typeof(size).dtype), size), d))
     else:
         signs = ufuncs.sign(diagonal)
-    sign = ufuncs.multiply(_signs(pivots, d), reductions.prod(signs, -1))
+    sign = ufuncs.multiply(_compute_signs(pivots, d), reductions.prod(signs, -1))
     return SlogdetResult(sign, reductions.sum(ufuncs.log(size), -1))
 
 
@@ -82,7 +82,7 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
 def _det(a: Any) -> Any:
     factors, pivots, _ = _linalg.lu(a)
     diagonal = _diagonal(factors, 0, -2, -1)
-    return ufuncs.multiply(_signs(pivots, typeof(a).dtype), reductions.prod(diagonal, -1))
+    return ufuncs.multiply(_compute_signs(pivots, typeof(a).dtype), reductions.prod(diagonal, -1))
 
 
 @custom_jvp
@@ -173,7 +173,7 @@ def _adjugate_jvp(primals: Any, tangents: Any) -> Any:
     return _adjugate(primals[0]), jvp(_adjugate_around, primals, tangents)[1]
 
 
-def _expanded(a: Any, columns: tuple[int, ...], row: int) -> Any:
+def _expand_minors(a: Any, columns: tuple[int, ...], row: int) -> Any:
     """Laplace's expansion along the rows from `row` on, over these columns: exact derivatives for small matrices."""
     t = typeof(a)
     if not columns:
@@ -182,7 +182,7 @@ def _expanded(a: Any, columns: tuple[int, ...], row: int) -> Any:
     for i, c in enumerate(columns):
         entry = a[..., row, c]
         term = entry if len(columns) == 1 else ufuncs.multiply(
-            entry, _expanded(a, columns[:i] + columns[i + 1:], row + 1))
+            entry, _expand_minors(a, columns[:i] + columns[i + 1:], row + 1))
         total = term if total is None else (ufuncs.subtract if i % 2 else ufuncs.add)(total, term)
     return total
 
@@ -207,8 +207,8 @@ def det(a: ArrayLike) -> Array:
     >>> det(np.array([[1., 2.], [3., 4.]]))
     Array(-2., dtype=float32)
     """
-    a = matrices("det", a, square=True)
+    a = to_matrices("det", a, square=True)
     n = typeof(a).shape[-1]
     if n > 3:
         return _det(a)
-    return _expanded(a, tuple(range(n)), 0)
+    return _expand_minors(a, tuple(range(n)), 0)

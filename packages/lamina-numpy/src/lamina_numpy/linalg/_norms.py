@@ -18,13 +18,13 @@ from .._shape import layout
 from .._core.promotion import literal, to_inexact
 from .._core.public_api import public_api
 from .._core.select import choose_by
-from .._core.conversion import asarray, own_array
-from .._core.named_axes import ReductionAxes, all_in_front, axes_of
+from .._core.conversion import asarray, to_array
+from .._core.named_axes import ReductionAxes, axes_of, gather_to_front
 from .._creation.creation import eye
 from .._products.einsum import einsum
 from .._indexing.diagonals import diagonal as _diagonal
 from .._indexing.diagonals import trace as _trace
-from ._decompositions import matrices, svdvals
+from ._decompositions import svdvals, to_matrices
 from ._solving import inv
 
 __all__ = ["cond", "cross", "diagonal", "matrix_norm", "matrix_power", "multi_dot", "norm", "trace", "vector_norm"]
@@ -35,7 +35,7 @@ def _size_squared(x: Any) -> Any:
     return lax.integer_pow(x, 2)
 
 
-def _vector(x: Any, axes: tuple[int, ...], order: Any, keepdims: bool) -> Any:
+def _compute_vector_norm(x: Any, axes: tuple[int, ...], order: Any, keepdims: bool) -> Any:
     d = dtypes.real_dtype(typeof(x).dtype)
     if order is None or order == 2:
         return lax.sqrt(reductions.sum(_size_squared(x), axes, None, None, keepdims))
@@ -55,7 +55,7 @@ def _vector(x: Any, axes: tuple[int, ...], order: Any, keepdims: bool) -> Any:
     return powers.power(total, literal(1.0 / order, d))
 
 
-def _matrix(x: Any, axes: tuple[Any, ...], order: Any, keepdims: bool) -> Any:
+def _compute_matrix_norm(x: Any, axes: tuple[Any, ...], order: Any, keepdims: bool) -> Any:
     row, column = axes  # names among them have no place in `x`
     places = tuple([a for a in axes if not is_axis_name(a)])
     if order is None or order == "fro":
@@ -69,7 +69,8 @@ def _matrix(x: Any, axes: tuple[Any, ...], order: Any, keepdims: bool) -> Any:
         return out if keepdims else layout.squeeze(out, places)
     if order in (2, -2, "nuc"):
         names = tuple([a for a in axes if is_axis_name(a)])
-        moved = layout.moveaxis(all_in_front(x, names), tuple([names.index(a) if a in names else a + len(names) for a in axes]),
+        moved = layout.moveaxis(gather_to_front(x, names),
+                                tuple([names.index(a) if a in names else a + len(names) for a in axes]),
                                 (-2, -1))
         values = svdvals(moved)
         out = reductions.max(values, -1, initial=of_nothing) if order == 2 else \
@@ -111,7 +112,7 @@ def norm(x: ArrayLike, ord: float | str | None = None, axis: AxisLike = None, ke
     n = len(typeof(x).shape)
     if axis is None:
         if ord is None:
-            return _vector(x, tuple(range(n)), None, keepdims)
+            return _compute_vector_norm(x, tuple(range(n)), None, keepdims)
         if n not in (1, 2):
             raise ValueError(f"norm: an order needs one or two axes; got {typeof(x).str_long()}. Name them with axis")
         axes: tuple[int, ...] = tuple(range(n))
@@ -120,12 +121,13 @@ def norm(x: ArrayLike, ord: float | str | None = None, axis: AxisLike = None, ke
     if isinstance(axes, ReductionAxes):
         given = axis if isinstance(axis, (tuple, list)) else (axis,)
         if len(given) == 2:  # rows and columns, in the order given
-            return _matrix(x, tuple([a if is_axis_name(a) else check_axis("norm", a, n) for a in given]), ord, keepdims)
+            return _compute_matrix_norm(x, tuple([a if is_axis_name(a) else check_axis("norm", a, n) for a in given]),
+                                        ord, keepdims)
         axes = axes if len(given) == 1 else ()
     if len(axes) == 1 or isinstance(axes, ReductionAxes):
-        return _vector(x, axes, ord, keepdims)
+        return _compute_vector_norm(x, axes, ord, keepdims)
     if len(axes) == 2:
-        return _matrix(x, axes, ord, keepdims)
+        return _compute_matrix_norm(x, axes, ord, keepdims)
     raise ValueError(f"norm: axis must name one or two axes; got {axis!r}")
 
 
@@ -157,7 +159,7 @@ def vector_norm(x: ArrayLike, /, *, axis: AxisLike = None, keepdims: bool = Fals
     """
     x = to_inexact("vector_norm", x)
     n = len(typeof(x).shape)
-    return _vector(x, axes_of("vector_norm", axis, n), ord, keepdims)
+    return _compute_vector_norm(x, axes_of("vector_norm", axis, n), ord, keepdims)
 
 
 @public_api("keepdims", "ord")
@@ -187,7 +189,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | N
     n = len(typeof(x).shape)
     if n < 2:
         raise ValueError(f"matrix_norm: expected at least two axes; got {typeof(x).str_long()}")
-    return _matrix(x, (n - 2, n - 1), ord, keepdims)
+    return _compute_matrix_norm(x, (n - 2, n - 1), ord, keepdims)
 
 
 @public_api("p")
@@ -211,16 +213,17 @@ def cond(x: ArrayLike, p: Any = None) -> Array:
     >>> cond(np.diag(np.array([4., 2.])))
     Array(2., dtype=float32)
     """
-    x = matrices("cond", x, square=p not in (None, 2, -2))
+    x = to_matrices("cond", x, square=p not in (None, 2, -2))
     if p in (None, 2, -2):
         s = svdvals(x)
         top, bottom = s[..., 0], s[..., -1]
-        return _unless_nan(ufuncs.divide(bottom, top) if p == -2 else ufuncs.divide(top, bottom), x)
+        return _replace_nan(ufuncs.divide(bottom, top) if p == -2 else ufuncs.divide(top, bottom), x)
     axes = (len(typeof(x).shape) - 2, len(typeof(x).shape) - 1)
-    return _unless_nan(ufuncs.multiply(_matrix(x, axes, p, False), _matrix(inv(x), axes, p, False)), x)
+    return _replace_nan(ufuncs.multiply(_compute_matrix_norm(x, axes, p, False),
+                                        _compute_matrix_norm(inv(x), axes, p, False)), x)
 
 
-def _unless_nan(number: Any, x: Any) -> Any:
+def _replace_nan(number: Any, x: Any) -> Any:
     """Replace NaN by infinity, except for matrices that contain NaN."""
     has_nan = reductions.any(isnan(x), (-2, -1))
     return choose_by(lax.bitwise_and(isnan(number), lax.bitwise_not(has_nan)), np.inf, number)
@@ -244,7 +247,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
     Array([[8, 5],
            [5, 3]], dtype=int32)
     """
-    t = typeof(own_array("matrix_power", a))
+    t = typeof(to_array("matrix_power", a))
     if len(t.shape) < 2 or t.shape[-1] != t.shape[-2]:
         raise TypeError(f"matrix_power: expected square matrices; got {t.str_long()}")
     if not hasattr(n, "__index__"):
@@ -316,7 +319,7 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     Array([0., 0., 1.], dtype=float32)
     """
     for x in (x1, x2):
-        shape = typeof(own_array("cross", x)).shape
+        shape = typeof(to_array("cross", x)).shape
         if not shape or shape[check_axis("cross", axis, len(shape))] != 3:
             raise ValueError(f"cross: vectors must have length 3 along axis {axis}; got shape {shape}")
     return products.cross(x1, x2, axis=axis)

@@ -15,8 +15,8 @@ from .._elementwise import ufuncs
 from .._core.select import choose_by
 from .._core.public_api import public_api
 from .._shape import layout
-from ._decompositions import adjoint, matrices, svd
-from ._solving import above, align_limit, inverses, of_largest
+from ._decompositions import adjoint, svd, to_matrices
+from ._solving import align_limit, invert_values, is_above, scale_by_largest
 
 __all__ = ["pinv"]
 
@@ -26,22 +26,22 @@ _matmul = products.matmul
 @partial(custom_jvp, nondiff_argnums=(2, 3))
 def _pinv(a: Any, rtol: Any, hermitian: bool, cut: bool) -> Any:
     """`cut`: the limit may cut off what is not zero."""
-    return _from_svd(rtol, *svd(a, False, True, hermitian))[0]
+    return _compute_from_svd(rtol, *svd(a, False, True, hermitian))[0]
 
 
-def _from_svd(rtol: Any, u: Any, s: Any, vh: Any) -> tuple[Any, Any]:
+def _compute_from_svd(rtol: Any, u: Any, s: Any, vh: Any) -> tuple[Any, Any]:
     """The pseudo-inverse, and which singular values it is made of."""
-    good = above("pinv", s, of_largest(s, rtol))
-    return _matmul(adjoint(vh), ufuncs.multiply(layout.expand_dims(inverses(s, good), -1), adjoint(u))), good
+    good = is_above("pinv", s, scale_by_largest(s, rtol))
+    return _matmul(adjoint(vh), ufuncs.multiply(layout.expand_dims(invert_values(s, good), -1), adjoint(u))), good
 
 
 @partial(custom_jvp, nondiff_argnums=(2, 3))
-def _parts(a: Any, rtol: Any, hermitian: bool, cut: bool) -> tuple[Any, ...]:
+def _compute_parts(a: Any, rtol: Any, hermitian: bool, cut: bool) -> tuple[Any, ...]:
     """P = pinv(a), the projectors 1 - K P and 1 - P K, K being what is kept of a, and what is cut off, a - K. The
     derivatives of all
     are made of these alone: as differences they would lose the digits of the condition twice."""
     u, s, vh = svd(a, False, True, hermitian)
-    p, good = _from_svd(rtol, u, s, vh)
+    p, good = _compute_from_svd(rtol, u, s, vh)
     kept = [choose_by(layout.expand_dims(good, -2), x, 0) for x in (u, adjoint(vh))]
     rests = [ufuncs.subtract(np.eye(typeof(x).shape[-2], dtype=typeof(x).dtype), _matmul(x, adjoint(x))) for x in kept]
     if cut:
@@ -49,29 +49,30 @@ def _parts(a: Any, rtol: Any, hermitian: bool, cut: bool) -> tuple[Any, ...]:
     return p, *rests
 
 
-def _turns(args: Any, da: Any, hermitian: bool, cut: bool) -> Any:
+def _compute_turns(args: Any, da: Any, hermitian: bool, cut: bool) -> Any:
     """All parts, the change of `a` that counts, and how right and left singular vectors that are kept turn to those that are
     cut off: each is an element of `da` and, where something is cut off, a share of the other."""
-    parts = _parts(args[0], args[1], hermitian, cut)
+    parts = _compute_parts(args[0], args[1], hermitian, cut)
     da = ufuncs.multiply(0.5, ufuncs.add(da, adjoint(da))) if hermitian else da
     p, left, right, *rest = parts
     ph, dah = adjoint(p), adjoint(da)
     turn, back = _matmul(_matmul(right, dah), ph), _matmul(_matmul(left, da), p)
     if cut:
         more = _matmul(_matmul(_matmul(adjoint(rest[0]), da), p), ph)
-        turn = _solved(args, hermitian, p, rest[0], ufuncs.add(turn, more))
+        turn = _solve_kept(args, hermitian, p, rest[0], ufuncs.add(turn, more))
         back = ufuncs.add(back, _matmul(_matmul(rest[0], turn), p))
     return parts, da, turn, back
 
 
-def _solved(args: Any, hermitian: bool, p: Any, rest: Any, right: Any) -> Any:
+def _solve_kept(args: Any, hermitian: bool, p: Any, rest: Any, right: Any) -> Any:
     """x of x - R^H R x P P^H = right, R being what is cut off: by singular vectors without their derivatives, which do not
     exist where singular values are equal."""
     squares, inverse = _matmul(adjoint(rest), rest), _matmul(p, adjoint(p))
     a, rtol = map(lax.stop_gradient, args)
     _, s, vh = svd(a, False, True, hermitian)
-    good = above("pinv", s, of_largest(s, rtol))
-    ratio = ufuncs.multiply(layout.expand_dims(choose_by(good, 0, s), -1), layout.expand_dims(inverses(s, good), -2))
+    good = is_above("pinv", s, scale_by_largest(s, rtol))
+    ratio = ufuncs.multiply(layout.expand_dims(choose_by(good, 0, s), -1),
+                            layout.expand_dims(invert_values(s, good), -2))
     ratio = ufuncs.square(ratio)  # below 1
     more = ufuncs.divide(ratio, ufuncs.subtract(1, ratio))
 
@@ -83,7 +84,7 @@ def _solved(args: Any, hermitian: bool, p: Any, rest: Any, right: Any) -> Any:
                                lambda _, c: ufuncs.conj(solve(_, ufuncs.conj(c))))
 
 
-def _derivative(p: Any, da: Any, turn: Any, back: Any) -> Any:
+def _differentiate(p: Any, da: Any, turn: Any, back: Any) -> Any:
     """Golub and Pereyra (1973), 4.12, for matrices whose rank does not change."""
     turned = ufuncs.add(_matmul(turn, p), _matmul(p, adjoint(back)))
     return ufuncs.subtract(turned, _matmul(_matmul(p, da), p))
@@ -91,15 +92,15 @@ def _derivative(p: Any, da: Any, turn: Any, back: Any) -> Any:
 
 @_pinv.defjvp
 def _pinv_jvp(hermitian: bool, cut: bool, primals: Any, tangents: Any) -> Any:
-    parts, *turns = _turns(primals, tangents[0], hermitian, cut)
-    return parts[0], _derivative(parts[0], *turns)
+    parts, *turns = _compute_turns(primals, tangents[0], hermitian, cut)
+    return parts[0], _differentiate(parts[0], *turns)
 
 
-@_parts.defjvp
-def _parts_jvp(hermitian: bool, cut: bool, primals: Any, tangents: Any) -> Any:
-    parts, da, turn, back = _turns(primals, tangents[0], hermitian, cut)
+@_compute_parts.defjvp
+def _compute_parts_jvp(hermitian: bool, cut: bool, primals: Any, tangents: Any) -> Any:
+    parts, da, turn, back = _compute_turns(primals, tangents[0], hermitian, cut)
     p, left, right, *rest = parts
-    changes = [_derivative(p, da, turn, back), *[ufuncs.negative(ufuncs.add(x, adjoint(x))) for x in (back, turn)]]
+    changes = [_differentiate(p, da, turn, back), *[ufuncs.negative(ufuncs.add(x, adjoint(x))) for x in (back, turn)]]
     if cut:
         turned = ufuncs.add(_matmul(rest[0], turn), _matmul(adjoint(back), rest[0]))
         changes.append(ufuncs.subtract(_matmul(_matmul(left, da), right), turned))
@@ -133,7 +134,7 @@ def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False, *
     Array([[0.5, 0. ],
            [0. , 0. ]], dtype=float32)
     """
-    a = matrices("pinv", a, square=hermitian)
+    a = to_matrices("pinv", a, square=hermitian)
     t = typeof(a)
     d = dtypes.real_dtype(t.dtype)
     rtol = rcond if rtol is None else rtol

@@ -22,7 +22,7 @@ from .._core.public_api import jitted_core, public_api
 from .._core.select import choose_by
 from .._creation.creation import eye
 from .._indexing.take import take_along_axis
-from ._decompositions import adjoint, matrices, svd
+from ._decompositions import adjoint, svd, to_matrices
 
 __all__ = ["inv", "lstsq", "matrix_rank", "solve", "tensorinv", "tensorsolve"]
 
@@ -37,7 +37,7 @@ def _substitute(factors: Any, b: Any, lower: bool, back: bool = False) -> Any:
     return _linalg.triangular_solve(factors, b, left_side=True, lower=lower, unit_diagonal=lower, transpose_a=back)
 
 
-def _rows(x: Any, order: Any) -> Any:
+def _permute_rows(x: Any, order: Any) -> Any:
     return take_along_axis(x, layout.expand_dims(order, -1), -2)
 
 
@@ -50,17 +50,18 @@ def solve_stacks(a: Any, b: Any) -> Any:
     order = broadcast(order, s[:-1], batch + s[-1:])
     places = lax.broadcasted_iota(_I32, typeof(order).shape, len(batch))
 
-    def forth(_: Any, y: Any) -> Any:
-        return _substitute(factors, _substitute(factors, _rows(y, order), True), False)
+    def solve_forward(_: Any, y: Any) -> Any:
+        return _substitute(factors, _substitute(factors, _permute_rows(y, order), True), False)
 
-    def back(_: Any, y: Any) -> Any:
+    def solve_transposed(_: Any, y: Any) -> Any:
         y = _substitute(factors, _substitute(factors, y, False, True), True, True)
-        return _rows(y, lax.sort_key_val(order, places)[1])
+        return _permute_rows(y, lax.sort_key_val(order, places)[1])
 
-    return custom_linear_solve(lambda x: _matmul(a, x), broadcast(b, t, batch + t[-2:]), forth, back)
+    return custom_linear_solve(lambda x: _matmul(a, x), broadcast(b, t, batch + t[-2:]), solve_forward,
+                               solve_transposed)
 
 
-def _same_dtype(call: str, a: Any, b: Any) -> tuple[Any, Any]:
+def _promote_pair(call: str, a: Any, b: Any) -> tuple[Any, Any]:
     d, _ = dtypes.promote(*[(aval(call, x, i).dtype, False) for i, x in enumerate((a, b))])
     d = dtypes.inexact_dtype_for(d)
     d = np.dtype("float32") if d.itemsize < 4 else d
@@ -88,8 +89,8 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
     >>> solve(np.array([[2., 0.], [1., 4.]]), np.array([2., 9.]))
     Array([1., 2.], dtype=float32)
     """
-    a, b = _same_dtype("solve", a, b)
-    a = matrices("solve", a, square=True)
+    a, b = _promote_pair("solve", a, b)
+    a = to_matrices("solve", a, square=True)
     s, t = typeof(a).shape, typeof(b).shape
     vector = len(t) == 1
     if not t or s[-1] != t[0 if vector else -2]:
@@ -120,7 +121,7 @@ def inv(a: ArrayLike) -> Array:
     Array([[0.5 , 0.  ],
            [0.  , 0.25]], dtype=float32)
     """
-    a = matrices("inv", a, square=True)
+    a = to_matrices("inv", a, square=True)
     t = typeof(a)
     return solve_stacks(a, eye(t.shape[-1], dtype=t.dtype))
 
@@ -174,7 +175,7 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: AxisLike = None) -> Array:
     >>> tensorsolve(2 * np.eye(4).reshape(2, 2, 4), np.ones((2, 2)))
     Array([0.5, 0.5, 0.5, 0.5], dtype=float32)
     """
-    a, b = _same_dtype("tensorsolve", a, b)
+    a, b = _promote_pair("tensorsolve", a, b)
     n = len(typeof(a).shape)
     if axes is not None:
         moved = check_axes("tensorsolve", axes, n, "axes")
@@ -197,25 +198,25 @@ def align_limit(call: str, limit: Any, d: np.dtype) -> Any:
     return layout.expand_dims(limit, -1) if typeof(limit).shape else limit
 
 
-def of_largest(s: Any, rtol: Any) -> Any:
+def scale_by_largest(s: Any, rtol: Any) -> Any:
     """`rtol` times the largest singular value of each matrix."""
     return ufuncs.multiply(rtol, reductions.max(s, -1, None, True, 0))
 
 
-def threshold(call: str, s: Any, shape: tuple[int, ...], rtol: Any) -> Any:
+def compute_threshold(call: str, s: Any, shape: tuple[int, ...], rtol: Any) -> Any:
     """The singular values below which a matrix counts as singular, one per matrix, with an axis of length 1."""
     d = typeof(s).dtype
     if rtol is None:
-        return of_largest(s, literal(float(np.finfo(d).eps) * max(shape[-2:], default=0), d))
-    return of_largest(s, align_limit(call, rtol, d))
+        return scale_by_largest(s, literal(float(np.finfo(d).eps) * max(shape[-2:], default=0), d))
+    return scale_by_largest(s, align_limit(call, rtol, d))
 
 
-def above(call: str, s: Any, limit: Any) -> Any:
+def is_above(call: str, s: Any, limit: Any) -> Any:
     shape = broadcast_shapes_of(call, (typeof(s).shape, typeof(limit).shape))
     return lax.gt(broadcast(s, typeof(s).shape, shape), broadcast(limit, typeof(limit).shape, shape))
 
 
-def inverses(s: Any, good: Any) -> Any:
+def invert_values(s: Any, good: Any) -> Any:
     """1 / s where `good`, else 0; safe to differentiate."""
     one, zero = literal(1, typeof(s).dtype), literal(0, typeof(s).dtype)
     return choose_by(good, lax.div(one, choose_by(good, s, one)), zero)
@@ -253,8 +254,8 @@ def matrix_rank(M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool 
     if tol is not None:
         limit = align_limit("matrix_rank", tol, typeof(s).dtype)
     else:
-        limit = threshold("matrix_rank", s, t.shape, rtol)
-    return reductions.sum(choose_by(above("matrix_rank", s, limit), 1, 0), -1)
+        limit = compute_threshold("matrix_rank", s, t.shape, rtol)
+    return reductions.sum(choose_by(is_above("matrix_rank", s, limit), 1, 0), -1)
 
 
 def lstsq(a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None, *,
@@ -292,8 +293,8 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None, *,
 
 @jitted_core(name="lstsq")
 def _lstsq(a: Any, b: Any, rcond: Any) -> Any:
-    a, b = _same_dtype("lstsq", a, b)
-    a = matrices("lstsq", a)
+    a, b = _promote_pair("lstsq", a, b)
+    a = to_matrices("lstsq", a)
     s_a, s_b = typeof(a).shape, typeof(b).shape
     if len(s_a) != 2 or len(s_b) not in (1, 2) or s_a[0] != s_b[0]:
         raise ValueError(f"lstsq: expected a [m, n] and b [m] or [m, k]; got {typeof(a).str_long()} and {typeof(b).str_long()}")
@@ -304,9 +305,9 @@ def _lstsq(a: Any, b: Any, rcond: Any) -> Any:
         d = typeof(s).dtype
         rcond = cast(to_inexact("lstsq", rcond), d)
         rcond = choose_by(lax.lt(rcond, literal(0, d)), literal(float(np.finfo(d).eps), d), rcond)
-    good = above("lstsq", s, threshold("lstsq", s, s_a, rcond))
+    good = is_above("lstsq", s, compute_threshold("lstsq", s, s_a, rcond))
     rank = reductions.sum(choose_by(good, 1, 0))
-    inverse = inverses(s, good)
+    inverse = invert_values(s, good)
     x = _matmul(adjoint(vh), ufuncs.multiply(layout.expand_dims(inverse, -1), _matmul(adjoint(u), b)))
     left = ufuncs.subtract(b, _matmul(a, x))
     residuals = reductions.sum(ufuncs.square(ufuncs.abs(left)), 0)

@@ -52,7 +52,7 @@ def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "
     >>> convolve(np.array([1., 2., 3.]), np.array([0., 1., 0.5]))
     Array([0. , 1. , 2.5, 4. , 1.5], dtype=float32)
     """
-    return _by("convolve", in1, in2, mode, method, precision, False)
+    return _convolve("convolve", in1, in2, mode, method, precision, False)
 
 
 @public_api("mode", "method", "precision", entries=_CONVOLUTION)
@@ -72,7 +72,7 @@ def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = 
     >>> correlate(np.array([1., 2., 3.]), np.array([0., 1., 0.5]))
     Array([0.5, 2. , 3.5, 3. , 0. ], dtype=float32)
     """
-    return _by("correlate", in1, in2, mode, method, precision, True)
+    return _convolve("correlate", in1, in2, mode, method, precision, True)
 
 
 @public_api("mode", "boundary", "precision", entries=_PLANE)
@@ -91,7 +91,7 @@ def convolve2d(in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: str
     Array([[10., 10.],
            [10., 10.]], dtype=float32)
     """
-    return _in_the_plane("convolve2d", in1, in2, mode, boundary, fillvalue, precision, False)
+    return _convolve_2d("convolve2d", in1, in2, mode, boundary, fillvalue, precision, False)
 
 
 @public_api("mode", "boundary", "precision", entries=_PLANE)
@@ -114,7 +114,7 @@ def correlate2d(in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: st
     Array([[2.],
            [4.]], dtype=float32)
     """
-    return _in_the_plane("correlate2d", in1, in2, mode, boundary, fillvalue, precision, True)
+    return _convolve_2d("correlate2d", in1, in2, mode, boundary, fillvalue, precision, True)
 
 
 @public_api("mode", "axes", entries=_CONVOLUTION)
@@ -146,16 +146,16 @@ def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: Sequen
         if len(s) == len(t) and 0 in (*s, *t):
             shape = s if mode == "same" else [max(m + n - 1, 0) for m, n in zip(s, t)]
             return lnp.zeros(shape, lnp.result_type(in1, in2))
-    x, y = _arrays("fftconvolve", in1, in2, mode)
+    x, y = _to_arrays("fftconvolve", in1, in2, mode)
     rank = len(typeof(x).shape)
     given = range(rank) if axes is None else axes if isinstance(axes, Sequence) else (axes,)
     places = tuple(check_axis("fftconvolve", a, rank, "axes") for a in given)
     if len(set(places)) != len(places):
         raise ShapeError(f"fftconvolve: an axis occurs twice in axes={tuple(given)}")
-    return _transformed("fftconvolve", x, y, mode, places)
+    return _convolve_fft("fftconvolve", x, y, mode, places)
 
 
-def _arrays(call: str, in1: Any, in2: Any, mode: str) -> tuple[Any, Any]:
+def _to_arrays(call: str, in1: Any, in2: Any, mode: str) -> tuple[Any, Any]:
     if mode not in ("full", "same", "valid"):
         raise ValueError(f"{call}: mode must be 'full', 'same' or 'valid'; got {mode!r}")
     x, y = to_inexact(call, in1), to_inexact(call, in2)
@@ -166,18 +166,18 @@ def _arrays(call: str, in1: Any, in2: Any, mode: str) -> tuple[Any, Any]:
     return lnp.asarray(x, d), lnp.asarray(y, d)
 
 
-def _by(call: str, in1: Any, in2: Any, mode: str, method: str, precision: Any, reverse: bool) -> Any:
+def _convolve(call: str, in1: Any, in2: Any, mode: str, method: str, precision: Any, reverse: bool) -> Any:
     if method not in ("auto", "direct", "fft"):
         raise ValueError(f"{call}: method must be 'auto', 'direct' or 'fft'; got {method!r}")
-    x, y = _arrays(call, in1, in2, mode)
+    x, y = _to_arrays(call, in1, in2, mode)
     if reverse:
         y = lnp.conj(lnp.flip(y))
     if method == "fft":
-        return _transformed(call, x, y, mode, tuple(range(len(typeof(x).shape))))
-    return _direct(call, x, y, mode, precision)
+        return _convolve_fft(call, x, y, mode, tuple(range(len(typeof(x).shape))))
+    return _convolve_direct(call, x, y, mode, precision)
 
 
-def _inner_first(call: str, x: Any, y: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
+def _order_by_size(call: str, x: Any, y: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
     """Return the outer array, then the one that is within it."""
     s, t = typeof(x).shape, typeof(y).shape
     if all(s[a] >= t[a] for a in axes):
@@ -188,22 +188,22 @@ def _inner_first(call: str, x: Any, y: Any, axes: tuple[int, ...]) -> tuple[Any,
                      f"got {typeof(x).str_long()} and {typeof(y).str_long()}")
 
 
-def _direct(call: str, x: Any, y: Any, mode: str, precision: Any) -> Any:
+def _convolve_direct(call: str, x: Any, y: Any, mode: str, precision: Any) -> Any:
     if not typeof(x).shape:
         return x * y
     if mode == "valid":
-        x, y = _inner_first(call, x, y, tuple(range(len(typeof(x).shape))))
+        x, y = _order_by_size(call, x, y, tuple(range(len(typeof(x).shape))))
     pads = [(0, 0) if mode == "valid" else (k - 1, k - 1) if mode == "full" else (k // 2, (k - 1) // 2)
             for k in typeof(y).shape]
     out = lax.conv_general_dilated(x[None, None], lnp.flip(y)[None, None], (1,) * len(pads), pads, precision=precision)
     return out[0, 0]
 
 
-def _in_the_plane(call: str, in1: Any, in2: Any, mode: str, boundary: str, fillvalue: Any, precision: Any,
-                  reverse: bool) -> Any:
+def _convolve_2d(call: str, in1: Any, in2: Any, mode: str, boundary: str, fillvalue: Any, precision: Any,
+                 reverse: bool) -> Any:
     if boundary not in ("fill", "wrap", "symm"):
         raise ValueError(f"{call}: boundary must be 'fill', 'wrap' or 'symm'; got {boundary!r}")
-    x, y = _arrays(call, in1, in2, mode)
+    x, y = _to_arrays(call, in1, in2, mode)
     if len(typeof(x).shape) != 2:
         raise ShapeError(f"{call}: expected matrices; got {typeof(x).str_long()} and {typeof(y).str_long()}")
     if dtypes.is_complex(typeof(fillvalue).dtype) and not dtypes.is_complex(typeof(x).dtype):
@@ -216,13 +216,13 @@ def _in_the_plane(call: str, in1: Any, in2: Any, mode: str, boundary: str, fillv
         how = {"fill": "constant", "wrap": "wrap", "symm": "symmetric"}[boundary]
         filled = {"constant_values": lnp.asarray(fillvalue, typeof(x).dtype)} if boundary == "fill" else {}
         x = lnp.pad(x, pads, how, **filled)
-    out = _direct(call, x, y, "valid", precision)
+    out = _convolve_direct(call, x, y, "valid", precision)
     # SciPy correlates the larger matrix with the smaller then, and turns the result round without taking its conjugate.
     turned = reverse and mode == "valid" and any(a < b for a, b in zip(typeof(x).shape, typeof(y).shape))
     return lnp.conj(out) if turned else out
 
 
-def _transformed(call: str, x: Any, y: Any, mode: str, axes: tuple[int, ...]) -> Any:
+def _convolve_fft(call: str, x: Any, y: Any, mode: str, axes: tuple[int, ...]) -> Any:
     d = typeof(x).dtype
     s, t = typeof(x).shape, typeof(y).shape
     for a in range(len(s)):
@@ -230,7 +230,7 @@ def _transformed(call: str, x: Any, y: Any, mode: str, axes: tuple[int, ...]) ->
             raise ShapeError(f"{call}: lengths along axis {a}, which is not convolved, must be equal or 1; got "
                              f"{typeof(x).str_long()} and {typeof(y).str_long()}")
     if mode == "valid":
-        x, y = _inner_first(call, x, y, axes)
+        x, y = _order_by_size(call, x, y, axes)
         s, t = typeof(x).shape, typeof(y).shape
     if not axes:
         return x * y

@@ -52,11 +52,12 @@ def detrend(data: ArrayLike, axis: int = -1, type: str = "linear", bp: int | Seq
     if places[0] < 0 or places[-1] > n:
         raise ValueError(f"detrend: bp holds places within 0, ..., {n - 1}; got {bp!r}")
     x = lnp.moveaxis(x, axis, -1)
-    return lnp.moveaxis(lnp.concatenate([_without_line(x[..., i:j]) for i, j in zip(places, places[1:])], -1), -1, axis)
+    return lnp.moveaxis(lnp.concatenate([_subtract_line(x[..., i:j]) for i, j in zip(places, places[1:])], -1), -1,
+                        axis)
 
 
 @ignore_strict_promotion
-def _without_line(x: Any) -> Any:
+def _subtract_line(x: Any) -> Any:
     n = typeof(x).shape[-1]
     real = np.finfo(typeof(x).dtype).dtype
     x = x - lnp.mean(x, -1, keepdims=True)

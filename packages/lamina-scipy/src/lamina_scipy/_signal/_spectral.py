@@ -15,7 +15,7 @@ from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import check_axis, typeof
 
 from ._detrend import detrend as _detrend
-from ._windows import window_of
+from ._windows import make_window
 
 __all__ = ["csd", "istft", "stft", "welch"]
 
@@ -127,16 +127,16 @@ def stft(x: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: int =
     call = "stft"
     if boundary not in ("zeros", "constant", "even", "odd", None):
         raise ValueError(f"{call}: boundary must be 'zeros', 'constant', 'even', 'odd' or None; got {boundary!r}")
-    none = _nothing(call, axis, x)
+    none = _make_empty_result(call, axis, x)
     if none is not None:
         return none, none, none + 0j
-    x, axis = _signal(call, x, axis)
+    x, axis = _prepare_signal(call, x, axis)
     plan = _Plan(call, window, nperseg, noverlap, nfft, typeof(x).shape[-1])
-    z, length = _stft(x, plan.weights(x), plan, detrend, return_onesided, boundary, padded)
+    z, length = _stft(x, plan.make_weights(x), plan, detrend, return_onesided, boundary, padded)
     real = np.finfo(typeof(x).dtype).dtype
     times = lnp.arange(plan.size / 2, length - plan.size / 2 + 1, plan.step, dtype=real)
     times = (times - plan.size / 2 if boundary else times) / fs
-    return plan.frequencies(fs, _one_sided(x, return_onesided), real), times, lnp.moveaxis(z, -2, axis)
+    return plan.make_frequencies(fs, _is_one_sided(x, return_onesided), real), times, lnp.moveaxis(z, -2, axis)
 
 
 @fill_docstring(_SPECTRAL)
@@ -187,7 +187,7 @@ def istft(Zxx: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: in
     if nfft is None:
         nfft = size if input_onesided and size == inferred + 1 else inferred
     plan = _Plan(call, window, size, noverlap, nfft, None)
-    x = _istft(z, plan.weights(z), plan, input_onesided, boundary)
+    x = _istft(z, plan.make_weights(z), plan, input_onesided, boundary)
     real = np.finfo(typeof(x).dtype).dtype
     place = time - 1 if frequency < time else time
     return lnp.arange(typeof(x).shape[-1], dtype=real) / fs, lnp.moveaxis(x, -1, place)
@@ -201,17 +201,17 @@ class _Plan:
         if nperseg is None:
             nperseg = 256 if named else lnp.shape(window)[0] if lnp.ndim(window) == 1 else 0
             nperseg = min(nperseg, length) if named and length is not None else nperseg
-        size = _whole(call, "nperseg", nperseg, 1)
+        size = _check_int(call, "nperseg", nperseg, 1)
         if length is not None and size > length:
             if not named:
                 raise ShapeError(f"{call}: the window has {size} weights, the signal {length} samples")
             size = length  # as SciPy does, which warns
         self.call, self.window, self.size = call, window, size
-        overlap = size // 2 if noverlap is None else _whole(call, "noverlap", noverlap, 0)
+        overlap = size // 2 if noverlap is None else _check_int(call, "noverlap", noverlap, 0)
         if overlap >= size:
             raise ValueError(f"{call}: noverlap must be less than nperseg, {size}; got {noverlap}")
         self.step = size - overlap
-        self.nfft = size if nfft is None else _whole(call, "nfft", nfft, 1)
+        self.nfft = size if nfft is None else _check_int(call, "nfft", nfft, 1)
         if self.nfft < size:
             raise ValueError(f"{call}: nfft must be nperseg, {size}, at least; got {nfft}")
         self._key = (call, self.size, self.step, self.nfft)
@@ -224,19 +224,19 @@ class _Plan:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Plan) and self._key == other._key
 
-    def weights(self, x: Any) -> Any:
+    def make_weights(self, x: Any) -> Any:
         """The window, in the precision of `x`."""
-        w = window_of(self.call, self.window, self.size)
+        w = make_window(self.call, self.window, self.size)
         real = np.finfo(typeof(x).dtype).dtype
         return lnp.asarray(w, np.result_type(typeof(w).dtype, np.complex64) if dtypes.is_complex(typeof(w).dtype) else real)
 
-    def frequencies(self, fs: Any, one_sided: bool, real: Any) -> Any:
+    def make_frequencies(self, fs: Any, one_sided: bool, real: Any) -> Any:
         n = self.nfft
         shares = np.fft.rfftfreq(n) if one_sided else np.fft.fftfreq(n)
         return lnp.asarray(shares, real) * fs
 
 
-def _whole(call: str, name: str, value: Any, least: int) -> int:
+def _check_int(call: str, name: str, value: Any, least: int) -> int:
     try:
         value = operator.index(value)
     except TypeError:
@@ -246,7 +246,7 @@ def _whole(call: str, name: str, value: Any, least: int) -> int:
     return value
 
 
-def _signal(call: str, x: Any, axis: int) -> tuple[Any, int]:
+def _prepare_signal(call: str, x: Any, axis: int) -> tuple[Any, int]:
     """A signal along its last axis, in float32 at least, and where that was, counted from the end."""
     x = to_inexact(call, x)
     t = typeof(x)
@@ -257,7 +257,7 @@ def _signal(call: str, x: Any, axis: int) -> tuple[Any, int]:
     return lnp.moveaxis(x, place, -1), place
 
 
-def _nothing(call: str, axis: int, *xs: Any) -> Any:
+def _make_empty_result(call: str, axis: int, *xs: Any) -> Any:
     """Where there are no samples along the axis, what SciPy gives for frequencies and powers: an empty array of the shape."""
     if not any(0 in getattr(x, "shape", ()) for x in xs):
         return None
@@ -270,11 +270,11 @@ def _nothing(call: str, axis: int, *xs: Any) -> Any:
     return lnp.moveaxis(lnp.zeros((*lnp.broadcast_shapes(*rest), 0), d), -1, max(places))
 
 
-def _one_sided(x: Any, wanted: bool) -> bool:
+def _is_one_sided(x: Any, wanted: bool) -> bool:
     return wanted and not dtypes.is_complex(typeof(x).dtype)
 
 
-def _trendless(call: str, how: Any) -> Callable[[Any], Any]:
+def _make_detrend(call: str, how: Any) -> Callable[[Any], Any]:
     if callable(how):
         return how
     if how is False or how is None:
@@ -284,17 +284,17 @@ def _trendless(call: str, how: Any) -> Callable[[Any], Any]:
     return lambda x: _detrend(x, -1, how)
 
 
-def _transforms(x: Any, w: Any, plan: _Plan, detrend: Any, one_sided: bool) -> Any:
+def _transform_segments(x: Any, w: Any, plan: _Plan, detrend: Any, one_sided: bool) -> Any:
     """`[..., segments, frequencies]`."""
     n = typeof(x).shape[-1]
     count = (n - plan.size) // plan.step + 1
     at = np.arange(count)[:, None] * plan.step + np.arange(plan.size)
-    parts = _trendless(plan.call, detrend)(lnp.take(x, at.astype(np.int32), axis=-1)) * w
+    parts = _make_detrend(plan.call, detrend)(lnp.take(x, at.astype(np.int32), axis=-1)) * w
     return lnp.fft.rfft(parts, plan.nfft) if one_sided else lnp.fft.fft(parts, plan.nfft)
 
 
 @ignore_strict_promotion
-def _stft_plain(x: Any, w: Any, plan: _Plan, detrend: Any, onesided: bool, boundary: str | None, padded: bool) -> Any:
+def _stft_core(x: Any, w: Any, plan: _Plan, detrend: Any, onesided: bool, boundary: str | None, padded: bool) -> Any:
     half, last = plan.size // 2, [(0, 0)] * (len(typeof(x).shape) - 1)
     if boundary:
         how = {"zeros": {}, "constant": {"mode": "edge"}, "even": {"mode": "reflect"},
@@ -303,11 +303,11 @@ def _stft_plain(x: Any, w: Any, plan: _Plan, detrend: Any, onesided: bool, bound
     if padded:
         more = -(typeof(x).shape[-1] - plan.size) % plan.step
         x = lnp.pad(x, [*last, (0, more)])
-    z = _transforms(x, w, plan, detrend, _one_sided(x, onesided)) / lnp.abs(lnp.sum(w))
+    z = _transform_segments(x, w, plan, detrend, _is_one_sided(x, onesided)) / lnp.abs(lnp.sum(w))
     return lnp.swapaxes(z, -1, -2)
 
 
-_stft_jitted = jit(_stft_plain, static_argnames=("plan", "detrend", "onesided", "boundary", "padded"), inline=True)
+_stft_jitted = jit(_stft_core, static_argnames=("plan", "detrend", "onesided", "boundary", "padded"), inline=True)
 
 
 def _stft(x: Any, w: Any, plan: _Plan, detrend: Any, onesided: bool, boundary: Any, padded: bool) -> tuple[Any, int]:
@@ -318,7 +318,7 @@ def _stft(x: Any, w: Any, plan: _Plan, detrend: Any, onesided: bool, boundary: A
 
 
 @ignore_strict_promotion
-def _istft_plain(z: Any, w: Any, plan: _Plan, onesided: bool, boundary: bool) -> Any:
+def _istft_core(z: Any, w: Any, plan: _Plan, onesided: bool, boundary: bool) -> Any:
     z = lnp.swapaxes(z, -1, -2)
     count = typeof(z).shape[-2]
     parts = (lnp.fft.irfft(z, plan.nfft) if onesided else lnp.fft.ifft(z, plan.nfft))[..., :plan.size]
@@ -333,7 +333,7 @@ def _istft_plain(z: Any, w: Any, plan: _Plan, onesided: bool, boundary: bool) ->
     return x / lnp.where(norm > 1e-10, norm, 1)
 
 
-_istft = jit(_istft_plain, static_argnames=("plan", "onesided", "boundary"), inline=True)
+_istft = jit(_istft_core, static_argnames=("plan", "onesided", "boundary"), inline=True)
 
 
 def _csd(call: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, noverlap: Any, nfft: Any, detrend: Any, onesided: bool,
@@ -342,32 +342,33 @@ def _csd(call: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, noverlap
         raise ValueError(f"{call}: scaling must be 'density' or 'spectrum'; got {scaling!r}")
     if average not in ("mean", "median"):
         raise ValueError(f"{call}: average must be 'mean' or 'median'; got {average!r}")
-    none = _nothing(call, axis, *((x,) if y is None else (x, y)))
+    none = _make_empty_result(call, axis, *((x,) if y is None else (x, y)))
     if none is not None:
         return none, none if y is None else none + 0j
-    x, place = _signal(call, x, axis)
+    x, place = _prepare_signal(call, x, axis)
     ranks = [len(typeof(x).shape)]
     if y is not None:
-        y, other = _signal(call, y, axis)
+        y, other = _prepare_signal(call, y, axis)
         ranks.append(len(typeof(y).shape))
         n = max(typeof(x).shape[-1], typeof(y).shape[-1])
         x, y = (lnp.pad(s, [(0, 0)] * (len(typeof(s).shape) - 1) + [(0, n - typeof(s).shape[-1])]) for s in (x, y))
         d = np.result_type(typeof(x).dtype, typeof(y).dtype)
         x, y, place = lnp.astype(x, d), lnp.astype(y, d), max(place, other)
     plan = _Plan(call, window, nperseg, noverlap, nfft, typeof(x).shape[-1])
-    power = _power(x, y, plan.weights(x), fs, plan, detrend, bool(onesided), scaling, average)
+    power = _power(x, y, plan.make_weights(x), fs, plan, detrend, bool(onesided), scaling, average)
     real = np.finfo(typeof(x).dtype).dtype
-    return plan.frequencies(fs, _one_sided(x, onesided), real), lnp.moveaxis(power, -1, place)
+    return plan.make_frequencies(fs, _is_one_sided(x, onesided), real), lnp.moveaxis(power, -1, place)
 
 
 @ignore_strict_promotion
-def _power_plain(x: Any, y: Any, w: Any, fs: Any, plan: _Plan, detrend: Any, onesided: bool, scaling: str, average: str) -> Any:
-    half = _one_sided(x, onesided)
-    a = _transforms(x, w, plan, detrend, half)
+def _power_core(x: Any, y: Any, w: Any, fs: Any, plan: _Plan, detrend: Any, onesided: bool, scaling: str,
+                average: str) -> Any:
+    half = _is_one_sided(x, onesided)
+    a = _transform_segments(x, w, plan, detrend, half)
     if y is None:
         power = lnp.square(lax.real(a)) + lnp.square(lax.imag(a))
     else:
-        power = lnp.conj(a) * _transforms(y, w, plan, detrend, half)
+        power = lnp.conj(a) * _transform_segments(y, w, plan, detrend, half)
     if half and plan.nfft > 1:
         twice = np.full(plan.nfft // 2 + 1, 2.0)
         twice[0] = 1
@@ -386,4 +387,4 @@ def _power_plain(x: Any, y: Any, w: Any, fs: Any, plan: _Plan, detrend: Any, one
     return lax.complex(lnp.median(lax.real(power), -2), lnp.median(lax.imag(power), -2)) / bias
 
 
-_power = jit(_power_plain, static_argnames=("plan", "detrend", "onesided", "scaling", "average"), inline=True)
+_power = jit(_power_core, static_argnames=("plan", "detrend", "onesided", "scaling", "average"), inline=True)

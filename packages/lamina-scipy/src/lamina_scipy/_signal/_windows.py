@@ -13,7 +13,7 @@ import numpy as np
 from lamina_ir import ShapeError
 from lamina_tracing.extend import typeof
 
-__all__ = ["window_of"]
+__all__ = ["make_window"]
 
 # Sums of cosines: weights of cos(2 pi k i / n), signs alternating. Harris, "On the use of windows for harmonic analysis with
 # the discrete Fourier transform" (1978); Nuttall, "Some windows with very good sidelobe behavior" (1981); D'Antona and
@@ -84,9 +84,9 @@ def _taylor(k: Any, m: int, nbar: int = 4, sll: float = 30, norm: bool = True) -
     i = np.arange(1, nbar)
     f = np.array([(-1) ** (n + 1) * np.prod(1 - n * n / squares) / (2 * np.prod(1 - n * n / i[i != n] ** 2.0)) for n in i])
 
-    def at(place: Any) -> Any:
+    def evaluate(place: Any) -> Any:
         return 1 + 2 * (f * np.cos(2 * np.pi * i * (np.asarray(place)[..., None] - m / 2 + 0.5) / m)).sum(-1)
-    return at(k) / at((m - 1) / 2) if norm else at(k)
+    return evaluate(k) / evaluate((m - 1) / 2) if norm else evaluate(k)
 
 
 _SHAPES: dict[str, Callable[..., Any]] = {
@@ -113,7 +113,7 @@ _SAME = {"hanning": "hann", "han": "hann", "ones": "boxcar", "rectangular": "box
          "taylorwin": "taylor"}
 
 
-def window_of(call: str, window: Any, n: int) -> Any:
+def make_window(call: str, window: Any, n: int) -> Any:
     """The weights of `n` elements: of the name of a window, of a tuple of name and parameters, or given as an array."""
     if isinstance(window, (str, tuple)):
         name, *rest = (window,) if isinstance(window, str) else window

@@ -10,7 +10,7 @@ from lamina_numpy.extend import public_api
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._util import by_dtype, horner, no_derivative, real, derivatives, within, SPECIAL, SPECIAL_PAIR
+from .._util import SPECIAL, SPECIAL_PAIR, call_real, derivatives, guard, horner, pick, refuse_derivative
 from ._binomial_deviance import log1p_of
 
 __all__ = ["exp1", "expi", "expn", "spence"]
@@ -19,25 +19,25 @@ _EULER = float(np.euler_gamma)
 _MOST_TERMS = 2000
 
 
-def _until_settled(start: Any, step: Any, digits: float = 0.5) -> Any:
+def _sum_terms(start: Any, step: Any, digits: float = 0.5) -> Any:
     """Adds terms, `step(k, *parts) -> (change, *parts)`, from k = 1 until all changes are below so many of the last digits;
     the first part is what the changes are measured by."""
     eps = float(dtypes.finfo(typeof(start[0]).dtype).eps)
 
-    def more(state: Any) -> Any:
+    def is_unfinished(state: Any) -> Any:
         k, change, parts = state
         return lnp.logical_and(k < _MOST_TERMS, lnp.any(lnp.abs(change) > digits * eps * lnp.abs(parts[0])))
 
-    def once(state: Any) -> Any:
+    def add_term(state: Any) -> Any:
         k, _, parts = state
         change, *parts = step(k, *parts)
         return k + 1.0, change, tuple(parts)
 
     one = lnp.ones((), typeof(start[0]).dtype)
-    return lax.while_loop(more, once, (one, lnp.full_like(start[0], np.inf), start))[2]
+    return lax.while_loop(is_unfinished, add_term, (one, lnp.full_like(start[0], np.inf), start))[2]
 
 
-def _fraction(n, x):
+def _expn_fraction(n, x):
     """expn by its continued fraction, DLMF 8.19.17 in its even form, for x + n well above 1 (Lentz's method)."""
     b = x + n
 
@@ -50,41 +50,41 @@ def _fraction(n, x):
 
     big = float(dtypes.finfo(typeof(x).dtype).max) ** 0.5
     h = 1.0 / b
-    return _until_settled((h, b, lnp.full_like(b, big), h), step, 4.0)[0] * lnp.exp(-x)
+    return _sum_terms((h, b, lnp.full_like(b, big), h), step, 4.0)[0] * lnp.exp(-x)
 
 
-def _near_zero(n, x):
+def _expn_series(n, x):
     """expn of x up to 2, DLMF 8.19.8."""
     m = n - 1.0
     with_log = -lnp.log(x) + lax.digamma(n)
-    first = lnp.where(m == 0, with_log, 1.0 / within(m != 0, m, 1.0))
+    first = lnp.where(m == 0, with_log, 1.0 / guard(m != 0, m, 1.0))
 
     def step(k, total, factor):
         factor = -factor * x / k
-        change = lnp.where(k == m, factor * with_log, -factor / within(k != m, k - m, 1.0))
+        change = lnp.where(k == m, factor * with_log, -factor / guard(k != m, k - m, 1.0))
         return lnp.where(k <= m, 1.0, change), total + change, factor  # the logarithm's term is still to come
 
-    return _until_settled((first, lnp.ones_like(x)), step)[0]
+    return _sum_terms((first, lnp.ones_like(x)), step)[0]
 
 
 def _expn_derivative(out, n, x):
-    below = _expn(within(n >= 1, n - 1.0, 0.0), within(n >= 1, x, 1.0))
-    y = within(n == 0, x, 1.0)
+    below = _expn(guard(n >= 1, n - 1.0, 0.0), guard(n >= 1, x, 1.0))
+    y = guard(n == 0, x, 1.0)
     return lnp.where(n == 0, -lnp.exp(-y) * (1.0 + 1.0 / y) / y, -below)
 
 
-@derivatives(no_derivative("expn", "n"), _expn_derivative)
+@derivatives(refuse_derivative("expn", "n"), _expn_derivative)
 def _expn(n, x):
     """The generalised exponential integral of arrays."""
     good = (n >= 1) & (n == lnp.floor(n)) & (x > 0) & (x < np.inf)
     low = x <= 2.0
-    m = within(good, n, 1.0)
+    m = guard(good, n, 1.0)
     small = lnp.logical_and(low, m <= 20.0)
-    series = _near_zero(within(small, m, 1.0), within(good & small, x, 0.5))
-    fraction = _fraction(lnp.where(small, 1.0, m), within(good & lnp.logical_not(small), x, 2.0))
+    series = _expn_series(guard(small, m, 1.0), guard(good & small, x, 0.5))
+    fraction = _expn_fraction(lnp.where(small, 1.0, m), guard(good & lnp.logical_not(small), x, 2.0))
     value = lnp.where(small, series, fraction)
     value = lnp.where(n == 0, lnp.exp(-x) / x, value)
-    value = lnp.where(x == 0, lnp.where(n > 1, 1.0 / within(n > 1, n - 1.0, 1.0), np.inf), value)
+    value = lnp.where(x == 0, lnp.where(n > 1, 1.0 / guard(n > 1, n - 1.0, 1.0), np.inf), value)
     value = lnp.where(x == np.inf, 0.0, value)
     bad = lnp.isnan(n + x) | (n < 0) | (n != lnp.floor(n)) | (x < 0)
     return lnp.where(bad, np.nan, value)
@@ -105,22 +105,22 @@ def _expi_derivative(x):
 @derivatives(lambda out, x: _expi_derivative(x))
 def _expi(x):
     left = x < 0
-    edge = by_dtype(x, 20.0, 40.0)
+    edge = pick(x, 20.0, 40.0)
     near = lnp.logical_and(x > 0, x <= edge)
     far = x > edge
-    y = within(near, x, 1.0)
+    y = guard(near, x, 1.0)
 
     def step(k, total, factor):
         factor = factor * y / k
         return factor / k, total + factor / k, factor
 
-    series = _until_settled((_EULER + lnp.log(y), lnp.ones_like(y)), step)[0]
-    w = 1.0 / within(far, x, 100.0)
+    series = _sum_terms((_EULER + lnp.log(y), lnp.ones_like(y)), step)[0]
+    w = 1.0 / guard(far, x, 100.0)
     total = lnp.ones_like(w)
-    for k in range(by_dtype(x, 20, 40), 0, -1):  # DLMF 6.12.2, cut off where its terms are smallest
+    for k in range(pick(x, 20, 40), 0, -1):  # DLMF 6.12.2, cut off where its terms are smallest
         total = 1.0 + k * w * total
     large = lnp.exp(0.5 * x) * w * total * lnp.exp(0.5 * x)
-    value = lnp.where(left, -exp1_of(within(left, -x, 1.0)), lnp.where(near, series, large))
+    value = lnp.where(left, -exp1_of(guard(left, -x, 1.0)), lnp.where(near, series, large))
     return lnp.where(x == 0, -np.inf, lnp.where(x == np.inf, np.inf, lnp.where(lnp.isnan(x), x, value)))
 
 
@@ -140,18 +140,18 @@ def _li2(z):
 def _spence_derivative(out, x):
     w = x - 1.0
     close = lnp.abs(w) < 0.1  # wide enough for the derivative's own derivative
-    series = horner(within(close, w, 0.0), [(-1) ** k / (k + 1) for k in range(by_dtype(x, 9, 18), -1, -1)])
-    return lnp.where(close, -series, -lnp.log(x) / within(lnp.logical_not(close), w, 1.0))
+    series = horner(guard(close, w, 0.0), [(-1) ** k / (k + 1) for k in range(pick(x, 9, 18), -1, -1)])
+    return lnp.where(close, -series, -lnp.log(x) / guard(lnp.logical_not(close), w, 1.0))
 
 
 @derivatives(_spence_derivative)
 def _spence(x):
     sixth = np.pi ** 2 / 6
     low, mid = x < 0.5, lnp.logical_and(x >= 0.5, x <= 2.0)
-    small = within(low & (x > 0), x, 0.25)
+    small = guard(low & (x > 0), x, 0.25)
     by_zero = sixth - lnp.log(small) * log1p_of(-small) - _li2(small)  # DLMF 25.12.6
-    middle = _li2(1.0 - within(mid, x, 1.0))
-    large = within((x > 2.0) & (x < np.inf), x, 4.0)
+    middle = _li2(1.0 - guard(mid, x, 1.0))
+    large = guard((x > 2.0) & (x < np.inf), x, 4.0)
     inverse = 1.0 / large
     log = lnp.log(large)  # spence(x) = -log(x)**2 / 2 - spence(1 / x)
     by_inverse = -0.5 * log * log - (sixth + log * log1p_of(-inverse) - _li2(inverse))
@@ -174,7 +174,7 @@ def exp1(x: ArrayLike) -> Array:
     >>> exp1(np.array([0., 1., np.inf]))
     Array([       inf, 0.21938391, 0.        ], dtype=float32)
     """
-    return real("exp1", exp1_of, x)
+    return call_real("exp1", exp1_of, x)
 
 
 @public_api(entries=SPECIAL)
@@ -192,7 +192,7 @@ def expi(x: ArrayLike) -> Array:
     >>> expi(np.array([0., 1.]))
     Array([     -inf, 1.8951178], dtype=float32)
     """
-    return real("expi", _expi, x)
+    return call_real("expi", _expi, x)
 
 
 @public_api(entries=SPECIAL_PAIR)
@@ -210,7 +210,7 @@ def expn(n: ArrayLike, x: ArrayLike) -> Array:
     >>> expn(np.array([2, 3]), 0.)
     Array([1. , 0.5], dtype=float32)
     """
-    return real("expn", _expn, n, x)
+    return call_real("expn", _expn, n, x)
 
 
 @public_api(entries=SPECIAL)
@@ -228,4 +228,4 @@ def spence(x: ArrayLike) -> Array:
     >>> spence(np.array([0., 1., 2.]))
     Array([ 1.6449341,  0.       , -0.8224671], dtype=float32)
     """
-    return real("spence", _spence, x)
+    return call_real("spence", _spence, x)

@@ -10,8 +10,8 @@ from lamina_numpy.extend import public_api
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._util import by_dtype, floats, horner, real, derivatives, whole_number, within, SPECIAL
-from ._log_gamma import DIGAMMA, STIRLING, single_gammaln
+from .._util import SPECIAL, call_real, check_whole_number, derivatives, guard, horner, pick, to_floats
+from ._log_gamma import DIGAMMA, STIRLING, gammaln_float32
 from ._zetas import digamma_of, zeta_of_whole
 
 __all__ = ["digamma", "factorial", "gamma", "gammaln", "gammasgn", "multigammaln", "poch"]
@@ -63,7 +63,7 @@ def _positive_gamma(x):
     big = lnp.maximum(x, 11.0)
     root = lnp.power(big, 0.5 * big - 0.25)  # the whole power would overflow early
     large = math.sqrt(2 * math.pi) * root * lnp.exp(-big) * root * lnp.exp(stirling(big))
-    top = by_dtype(x, 35.5, 171.7)
+    top = pick(x, 35.5, 171.7)
     return lnp.where(x < 11.0, small, lnp.where(x < top, large, lnp.where(lnp.isnan(x), x, np.inf)))
 
 
@@ -75,21 +75,21 @@ def gamma_of(x):
     value = _positive_gamma(y)
     reflected = np.pi / (sin_pi(x) * value)
     out = lnp.where(right, value, lnp.where(lnp.isinf(value), 0.0 * sin_pi(x), reflected))
-    out = lnp.where(lnp.abs(x) < by_dtype(x, 1e-30, 1e-290), 1.0 / x, out)
+    out = lnp.where(lnp.abs(x) < pick(x, 1e-30, 1e-290), 1.0 / x, out)
     bad = lnp.logical_or(lnp.logical_and(is_pole(x), x < 0), x == -np.inf)
     return lnp.where(bad, np.nan, lnp.where(lnp.isnan(x), x, out))
 
 
 def gammaln_after_one(z):
     """log gamma(1 + z), z small."""
-    return horner(z, by_dtype(z, NEAR_ONE[22:], NEAR_ONE))
+    return horner(z, pick(z, NEAR_ONE[22:], NEAR_ONE))
 
 
 def expm1_quotient(h):
     """(exp(h) - 1) / h, whose derivatives keep their digits at 0."""
     near = lnp.abs(h) < 0.5
-    series = horner(within(near, h, 0.0), [1.0 / math.factorial(k + 1) for k in range(13, -1, -1)])
-    h = within(lnp.logical_not(near), h, 1.0)
+    series = horner(guard(near, h, 0.0), [1.0 / math.factorial(k + 1) for k in range(13, -1, -1)])
+    h = guard(lnp.logical_not(near), h, 1.0)
     return lnp.where(near, series, lnp.expm1(h) / h)
 
 
@@ -97,10 +97,10 @@ def gamma_above_small(a, x):
     """The share of the gamma integral above x, over a, for a below 0.5 and x from 0 to 1.1, by a difference taken before its
     parts are rounded: DLMF 8.7.1."""
     total, term = lnp.zeros_like(x), lnp.ones_like(x)
-    for k in range(1, by_dtype(x, 13, 22)):
+    for k in range(1, pick(x, 13, 22)):
         term = -term * x / k
         total = total + term / (a + k)
-    level = lnp.log(x) - horner(a, by_dtype(x, NEAR_ONE[22:-1], NEAR_ONE[:-1]))
+    level = lnp.log(x) - horner(a, pick(x, NEAR_ONE[22:-1], NEAR_ONE[:-1]))
     return -level * expm1_quotient(a * level) - lnp.exp(a * level) * total
 
 
@@ -108,7 +108,7 @@ def gamma_above_small(a, x):
 def gammaln_of(x):
     """log |gamma| of an array; in float64 near its zeros 1 and 2 by a series that keeps the digits."""
     if typeof(x).dtype == np.float32:
-        return single_gammaln(x)
+        return gammaln_float32(x)
     one, two = lnp.abs(x - 1.0) < 0.3, lnp.abs(x - 2.0) < 0.3
     z = lnp.where(one, x - 1.0, lnp.where(two, x - 2.0, 0.0))
     series = gammaln_after_one(z)
@@ -141,22 +141,22 @@ def _digamma_step(x, h):
     product; left of 0 by reflection, 5.5.4, of whose cotangents it is one."""
     plain = digamma_of(x + h) - digamma_of(x)
     left = (x < 0) & (x + h < 0) & lnp.logical_not(is_pole(x) | is_pole(x + h))
-    sines = within(left, sin_pi(x + h) * sin_pi(x), 1.0)
+    sines = guard(left, sin_pi(x + h) * sin_pi(x), 1.0)
     turned = lnp.where(left, np.pi * sin_pi(h) / sines, 0.0)
     good = left | ((x > 0) & (x + h > 0) & (x + h < np.inf))
-    x, h = within(good, lnp.where(left, 1.0 - x, x), 1.0), within(good, lnp.where(left, -h, h), 1.0)
+    x, h = guard(good, lnp.where(left, 1.0 - x, x), 1.0), guard(good, lnp.where(left, -h, h), 1.0)
     v, rest = _digamma_rest(x, h)
     return lnp.where(good, turned + (h * rest + lnp.log1p(h * v)), plain)
 
 
 def _digamma_rest(x, h):
     """For positive x and x + h a number v, and what digamma(x + h) - digamma(x) is more than log(1 + h v), over h."""
-    total, steps = lnp.zeros_like(x), by_dtype(x, 4, 9)
+    total, steps = lnp.zeros_like(x), pick(x, 4, 9)
     for k in range(steps):
         total = total + 1.0 / (x + float(k)) / (x + h + float(k))
     v, w = 1.0 / (x + float(steps)), 1.0 / (x + h + float(steps))
     value, quotient = lnp.zeros_like(x), lnp.zeros_like(x)
-    for c in (*DIGAMMA[by_dtype(x, 4, 0):], 0.0):  # a polynomial in v**2, and the quotient of its differences to that in w**2
+    for c in (*DIGAMMA[pick(x, 4, 0):], 0.0):  # a polynomial in v**2, and the quotient of its differences to that in w**2
         value, quotient = value * v * v - c, quotient * w * w + value
     return v, total + v * w * (0.5 + (v + w) * quotient)
 
@@ -164,7 +164,7 @@ def _digamma_rest(x, h):
 def digamma_quotient(x, h):
     """(digamma(x + h) - digamma(x)) / h of small h, whose derivatives keep their digits; left of 0 as `_digamma_step`."""
     left = x < 0
-    sines = within(left, sin_pi(x + h) * sin_pi(x), 1.0)
+    sines = guard(left, sin_pi(x + h) * sin_pi(x), 1.0)
     square = (np.pi * h) ** 2
     turned = np.pi ** 2 * horner(square, [(-1) ** k / math.factorial(2 * k + 1) for k in range(6, -1, -1)]) / sines
     x, h = lnp.where(left, 1.0 - x, x), lnp.where(left, -h, h)
@@ -174,44 +174,44 @@ def digamma_quotient(x, h):
 
 
 @derivatives(lambda out, value, z: lnp.ones_like(out), lambda out, value, z: lnp.where(is_pole(z), np.nan, 0.0))
-def at_pole(value, z):
+def define_at_pole(value, z):
     """A derivative that is known at a point only: its own derivative is not."""
     return value
 
 
-def _both_poles(z, m):
+def _is_pole_pair(z, m):
     """Where z and z + m are poles, or so close to them that z + m is rounded to one: m is a whole number, z none above 0."""
     return is_pole(z + m) & (m == lnp.floor(m)) & ((z <= 0) | (z != lnp.floor(z)))
 
 
-def _poch_first(out, z, m):
+def _poch_derivative_z(out, z, m):
     y = z + m
-    both = _both_poles(z, m)
+    both = _is_pole_pair(z, m)
     alone = lnp.logical_and(is_pole(z), lnp.logical_not(both))
-    n = within(alone, 1.0 - z, 1.0)
+    n = guard(alone, 1.0 - z, 1.0)
     # z + m may be rounded to a pole: there gamma of it by how far m is from a whole number (DLMF 5.5.3)
     rest, whole = m - lnp.round(m), z + lnp.round(m)
     off_pole = alone & (rest != 0) & (whole <= 0)
-    k, r = within(off_pole, whole, 0.0), within(off_pole, rest, 0.5)
+    k, r = guard(off_pole, whole, 0.0), guard(off_pole, rest, 0.5)
     upper = lnp.where(off_pole, sign_of_pole(k) * np.pi / sin_pi(r) / gamma_of(1.0 - k - r),
-                      gamma_of(within(alone & lnp.logical_not(off_pole), y, 1.0)))
-    at_zero = at_pole(sign_of_pole(z) * gamma_of(n) * upper, within(alone, z, 0.5))
-    step = digamma_step(within(lnp.logical_not(alone), lnp.where(both, 1.0 - z, z), 1.0), lnp.where(both, -m, m))
-    return lnp.where(alone, at_zero, out * _none_where(is_pole(y) & lnp.logical_not(both), y, step))
+                      gamma_of(guard(alone & lnp.logical_not(off_pole), y, 1.0)))
+    at_zero = define_at_pole(sign_of_pole(z) * gamma_of(n) * upper, guard(alone, z, 0.5))
+    step = digamma_step(guard(lnp.logical_not(alone), lnp.where(both, 1.0 - z, z), 1.0), lnp.where(both, -m, m))
+    return lnp.where(alone, at_zero, out * _set_nan_where(is_pole(y) & lnp.logical_not(both), y, step))
 
 
 def _poch_derivative_m(out, z, m):
     y = z + m
     pole = is_pole(y)
-    return out * _none_where(pole & (out != 0), y, digamma_of(within(lnp.logical_not(pole), y, 1.0)))
+    return out * _set_nan_where(pole & (out != 0), y, digamma_of(guard(lnp.logical_not(pole), y, 1.0)))
 
 
-def _none_where(condition, x, value):
+def _set_nan_where(condition, x, value):
     """No number there, of which the derivatives in x are none either."""
-    return lnp.where(condition, np.nan * within(condition, x, 0.0), value)
+    return lnp.where(condition, np.nan * guard(condition, x, 0.0), value)
 
 
-def _poch_twice(plain, _, z, m):
+def _poch_second_derivative_z(plain, _, z, m):
     """The second derivative in z; near 0, -1, ... by gamma(z + m) gamma(1 - z) sin(pi z) / pi, as terms like 1 / z cancel."""
     def first(z, m):
         high, turned = z + m, 1.0 - z
@@ -220,22 +220,22 @@ def _poch_twice(plain, _, z, m):
 
     gap, high_gap = (lnp.abs(x - lnp.round(x)) for x in (z, z + m))
     near = (z < 0.25) & (gap < 0.25) & ((z + m > 0.25) | (4.0 * gap < high_gap))
-    near = near & (lnp.minimum(z, z + m) > by_dtype(z, -30.0, -160.0))
-    p, h = within(near, z, 0.125), within(near, m, 1.0)
+    near = near & (lnp.minimum(z, z + m) > pick(z, -30.0, -160.0))
+    p, h = guard(near, z, 0.125), guard(near, m, 1.0)
     return lnp.where(near, jvp(lambda p: first(p, h), (p,), (lnp.ones_like(p),))[1], plain)
 
 
-@derivatives(_poch_first, _poch_derivative_m, seconds={(0, 0): _poch_twice})
+@derivatives(_poch_derivative_z, _poch_derivative_m, seconds={(0, 0): _poch_second_derivative_z})
 def _poch(z, m):
     y = z + m
     over, under = is_pole(y), is_pole(z)
-    both = _both_poles(z, m)  # the ratio, by reflection
+    both = _is_pole_pair(z, m)  # the ratio, by reflection
     a, b = lnp.where(both, 1.0 - y, z), lnp.where(both, 1.0 - z, y)
     sign = lnp.where(both, sign_of_pole(m), 1.0)
     small = lnp.logical_and(lnp.abs(a) < 30.0, lnp.abs(b) < 30.0)
-    direct = gamma_of(within(small, b, 1.0)) / gamma_of(within(small, a, 1.0))
+    direct = gamma_of(guard(small, b, 1.0)) / gamma_of(guard(small, a, 1.0))
     large = lnp.logical_and(a >= 8.0, b >= 8.0)
-    ratio = log_ratio(within(large, a, 8.0), lnp.where(large, m, 0.0))
+    ratio = log_ratio(guard(large, a, 8.0), lnp.where(large, m, 0.0))
     signed = gammasgn_of(a) * gammasgn_of(b) * lnp.exp(lnp.where(large, ratio, gammaln_of(b) - gammaln_of(a)))
     value = lnp.where(m == 0, 1.0, lnp.where(small, direct, signed))
     return lnp.where(lnp.isnan(y), y, lnp.where(both, sign * value, lnp.where(under, 0.0, lnp.where(over, np.inf, value))))
@@ -256,7 +256,7 @@ def gamma(x: ArrayLike) -> Array:
     >>> gamma(np.array([0.5, 1., 5.]))
     Array([ 1.7724539,  1.       , 24.       ], dtype=float32)
     """
-    return real("gamma", gamma_of, x)
+    return call_real("gamma", gamma_of, x)
 
 
 @public_api(entries=SPECIAL)
@@ -275,7 +275,7 @@ def gammaln(x: ArrayLike) -> Array:
     >>> gammaln(np.array([1., 3., -1.]))
     Array([0.       , 0.6931472,       inf], dtype=float32)
     """
-    return real("gammaln", gammaln_of, x)
+    return call_real("gammaln", gammaln_of, x)
 
 
 @public_api(entries=SPECIAL)
@@ -293,7 +293,7 @@ def gammasgn(x: ArrayLike) -> Array:
     >>> gammasgn(np.array([2., -0.5, -1.5]))
     Array([ 1., -1.,  1.], dtype=float32)
     """
-    return lax.stop_gradient(real("gammasgn", gammasgn_of, x))
+    return lax.stop_gradient(call_real("gammasgn", gammasgn_of, x))
 
 
 @public_api(entries=SPECIAL)
@@ -311,7 +311,7 @@ def digamma(x: ArrayLike) -> Array:
     >>> digamma(np.array([1., 2.]))
     Array([-0.5772155,  0.4227846], dtype=float32)
     """
-    return real("digamma", digamma_of, x)
+    return call_real("digamma", digamma_of, x)
 
 
 @public_api("exact")
@@ -337,7 +337,8 @@ def factorial(n: ArrayLike, exact: bool = False) -> Array:
     if exact:
         raise NotImplementedError("factorial: exact=True asks for whole numbers of any size, which arrays do not hold; use "
                                   "math.factorial, or leave it False")
-    return real("factorial", lambda x: lnp.where(x < 0, 0.0, gamma_of(within(lnp.logical_not(x < 0), x, 0.0) + 1.0)), n)
+    return call_real("factorial",
+                     lambda x: lnp.where(x < 0, 0.0, gamma_of(guard(lnp.logical_not(x < 0), x, 0.0) + 1.0)), n)
 
 
 @public_api()
@@ -360,7 +361,7 @@ def poch(z: ArrayLike, m: ArrayLike) -> Array:
     >>> poch(np.array([1., 3., -2.]), np.array([4., 2., 2.]))
     Array([24.      , 12.      ,  2.      ], dtype=float32)
     """
-    return real("poch", _poch, z, m)
+    return call_real("poch", _poch, z, m)
 
 
 @public_api("d")
@@ -383,8 +384,8 @@ def multigammaln(a: ArrayLike, d: int) -> Array:
     >>> multigammaln(np.array([2., 0.5]), 2)
     Array([0.45158274,        nan], dtype=float32)
     """
-    size = whole_number("multigammaln", "d", d)
-    x, = floats("multigammaln", a)
+    size = check_whole_number("multigammaln", "d", d)
+    x, = to_floats("multigammaln", a)
 
     def core(x):
         steps = lnp.astype(0.5 * lnp.arange(size), typeof(x).dtype)
@@ -392,4 +393,4 @@ def multigammaln(a: ArrayLike, d: int) -> Array:
         each = gammaln_of(lnp.where(lnp.expand_dims(inside, -1), lnp.expand_dims(x, -1) - steps, 1.0))
         value = lnp.sum(each, -1) + 0.25 * size * (size - 1) * _LOG_PI
         return lnp.where(inside, value, np.nan)
-    return real("multigammaln", core, x)
+    return call_real("multigammaln", core, x)

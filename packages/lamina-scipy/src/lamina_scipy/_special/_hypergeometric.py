@@ -13,7 +13,7 @@ from lamina_numpy.extend import public_api
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._util import by_dtype, by_forward, real, derivatives, within
+from .._util import call_real, define_by_forward, derivatives, guard, pick
 from ._gammas import gammaln_of, gammasgn_of, is_pole
 
 __all__ = ["hyp1f1"]
@@ -27,20 +27,20 @@ def _eps(x: Any) -> float:
     return float(dtypes.finfo(typeof(x).dtype).eps)
 
 
-def _summed(first: Any, a: Any, b: Any, x: Any, derivative: bool) -> tuple[Any, Any, Any]:
+def _sum_series(first: Any, a: Any, b: Any, x: Any, derivative: bool) -> tuple[Any, Any, Any]:
     """`first` times the power series, DLMF 13.2.2, which ends by itself where a is 0, -1, ...; x times its
     derivative; and how far
     off both may be. A `derivative` in a does not end: for it terms count as if no factor were below 1."""
     eps = _eps(x)
 
-    def going(state: Any) -> Any:
+    def is_unfinished(state: Any) -> Any:
         k, term, total, _, _, size = state
         rising = k < lnp.maximum(-a, -b)  # before the factors of a or b change their sign terms may grow again
         left = size if derivative else lnp.abs(term)
         return (left > 0.25 * eps * lnp.abs(total)) | (rising & (term != 0))
 
-    def more(state: Any) -> Any:
-        return lnp.logical_and(state[0] < _MOST_TERMS, lnp.any(going(state)))
+    def is_any_unfinished(state: Any) -> Any:
+        return lnp.logical_and(state[0] < _MOST_TERMS, lnp.any(is_unfinished(state)))
 
     def step(state: Any) -> Any:
         k, term, total, moment, peak, size = state
@@ -53,37 +53,39 @@ def _summed(first: Any, a: Any, b: Any, x: Any, derivative: bool) -> tuple[Any, 
         peak = lax.stop_gradient(lnp.maximum(peak, lnp.abs(term)))
         return k + 1.0, term, total + term, moment + (k + 1.0) * term, peak, size
 
-    state = lax.while_loop(more, step, (lnp.zeros((), typeof(x).dtype), first, first, lnp.zeros_like(x), first, first))
+    state = lax.while_loop(is_any_unfinished, step,
+                           (lnp.zeros((), typeof(x).dtype), first, first, lnp.zeros_like(x), first, first))
     _, term, total, moment, peak, _ = state
-    return total, moment, lnp.where(going(state) | lnp.logical_not(lnp.isfinite(total + moment)), np.inf, eps * peak)
+    return total, moment, lnp.where(is_unfinished(state) | lnp.logical_not(lnp.isfinite(total + moment)), np.inf,
+                                    eps * peak)
 
 
-def _asymptotic(p: Any, q: Any, x: Any) -> Any:
+def _sum_asymptotic(p: Any, q: Any, x: Any) -> Any:
     """The sum of (p)_k (q)_k / (k! x^k), each element up to its smallest term."""
     def step(i: Any, state: Any) -> Any:
         term, total = state
         k = lnp.astype(i, typeof(x).dtype)
-        following = term * (p + k) * (q + k) / (k + 1.0) / x
-        term = lnp.where(lnp.abs(following) <= lnp.abs(term), following, 0.0)
+        next_term = term * (p + k) * (q + k) / (k + 1.0) / x
+        term = lnp.where(lnp.abs(next_term) <= lnp.abs(term), next_term, 0.0)
         return term, total + term
 
     one = lnp.ones_like(x)
-    return lax.fori_loop(0, by_dtype(x, 20, 40), step, (one, one))[1]
+    return lax.fori_loop(0, pick(x, 20, 40), step, (one, one))[1]
 
 
-def _polynomial(first: Any, n: Any, b: Any, x: Any) -> Any:
+def _evaluate_polynomial(first: Any, n: Any, b: Any, x: Any) -> Any:
     """`first` times the function of a = -n: from those of 0 and -1 by DLMF 13.3.1, which is steady for positive b and x."""
     def step(i: Any, state: Any) -> Any:
         before, value = state
         k = lnp.astype(i, typeof(x).dtype)
-        following = ((b + 2.0 * k - x) * value - k * before) / (b + k)
-        return lnp.where(k < n, value, before), lnp.where(k < n, following, value)
+        next_value = ((b + 2.0 * k - x) * value - k * before) / (b + k)
+        return lnp.where(k < n, value, before), lnp.where(k < n, next_value, value)
 
     most = lnp.astype(lnp.max(n, initial=0.0), np.int32)
     return lax.fori_loop(0, most, step, (lnp.zeros_like(x), first))[1]
 
 
-def _taylor(p: Any, b: Any, x: Any, h: Any, values: Any, derivatives: Any) -> tuple[Any, Any]:
+def _step_taylor(p: Any, b: Any, x: Any, h: Any, values: Any, derivatives: Any) -> tuple[Any, Any]:
     """Two solutions of x u'' + b u' = (x / 4 + p - b / 2) u and their derivatives, a step h on."""
     q = 0.25 * x + p - 0.5 * b
 
@@ -91,11 +93,11 @@ def _taylor(p: Any, b: Any, x: Any, h: Any, values: Any, derivatives: Any) -> tu
         before, own, after, total, moment = state  # terms k - 1, k, k + 1
         k = lnp.astype(i, typeof(x).dtype)
         total, moment = total + after, moment + (k + 1.0) * after
-        following = (h / x) * (h * (q * own + 0.25 * h * before) / (k + 1.0) - (k + b) * after) / (k + 2.0)
-        return own, after, following, total, moment
+        next_term = (h / x) * (h * (q * own + 0.25 * h * before) / (k + 1.0) - (k + b) * after) / (k + 2.0)
+        return own, after, next_term, total, moment
 
     state = (lnp.zeros_like(values), values, h * derivatives, values, lnp.zeros_like(values))
-    total, moment = lax.fori_loop(0, by_dtype(x, 18, 36), step, state)[3:]
+    total, moment = lax.fori_loop(0, pick(x, 18, 36), step, state)[3:]
     return total, moment / h
 
 
@@ -104,20 +106,20 @@ def _rate(p: Any, b: Any, x: Any) -> Any:
     return lax.stop_gradient(0.5 * (lnp.abs(b) + lnp.sqrt(b * b + 4.0 * x * lnp.abs(0.25 * x + p - 0.5 * b))) / x + 1e-3)
 
 
-def _stepped(needed: Any, p: Any, b: Any, y: Any) -> tuple[Any, Any, Any]:
+def _integrate_ode(needed: Any, p: Any, b: Any, y: Any) -> tuple[Any, Any, Any]:
     """u = exp(-y / 2) M(p, b, y) as a number and a power of 2^20, by its differential equation (of DLMF 13.2.1) from where the
     powers are good; and an error estimate, relative to the larger of it and its derivative. Errors go on as a second
     solution does
     that begins elsewhere, and is scaled to size 1 at each step."""
     eps = _eps(y)
     start = lax.stop_gradient(lnp.minimum(0.5 * lnp.minimum(lnp.abs(b), 1.0 + lnp.abs(b)) / (1.0 + lnp.abs(p)), y))
-    value, moment, off = _summed(lnp.ones_like(y), p, b, start, True)
+    value, moment, off = _sum_series(lnp.ones_like(y), p, b, start, True)
     down = lnp.exp(-0.5 * start)
     rate = _rate(p, b, start)
     u, du = down * value, down * (moment / start - 0.5 * value)
     v, dv = lnp.zeros_like(y), rate  # of size 1
 
-    def more(state: Any) -> Any:
+    def is_unfinished(state: Any) -> Any:
         i, x = state[:2]
         return lnp.logical_and(i < _MOST_STEPS, lnp.any(needed & (x < y)))
 
@@ -126,8 +128,8 @@ def _stepped(needed: Any, p: Any, b: Any, y: Any) -> tuple[Any, Any, Any]:
         going = needed & (x < y)
         rate = _rate(p, b, x)
         end = lax.stop_gradient(lnp.minimum(x + lnp.minimum(0.25 * x, 2.0 / rate), y))
-        h = within(going, end - x, 1e-3 * start)
-        (u1, v1), (du1, dv1) = _taylor(p, b, x, h, lnp.stack([u, v]), lnp.stack([du, dv]))
+        h = guard(going, end - x, 1e-3 * start)
+        (u1, v1), (du1, dv1) = _step_taylor(p, b, x, h, lnp.stack([u, v]), lnp.stack([du, dv]))
         rate1 = _rate(p, b, end)
         size, size1, growth = (lax.stop_gradient(lnp.abs(f) + lnp.abs(derivative) / r) for f, derivative, r in (
             (u, du, rate), (u1, du1, rate1), (v1, dv1, rate1)))
@@ -140,25 +142,25 @@ def _stepped(needed: Any, p: Any, b: Any, y: Any) -> tuple[Any, Any, Any]:
 
     begin = lax.stop_gradient(off * down / (lnp.abs(u) + lnp.abs(du) / rate) + eps)
     state = (0, start, u, du, v, dv, begin, lnp.zeros_like(y))
-    _, x, u, _, _, _, off, count = lax.while_loop(more, step, state)
+    _, x, u, _, _, _, off, count = lax.while_loop(is_unfinished, step, state)
     return u, count, lnp.where((x < y) | lnp.isnan(u), np.inf, off)
 
 
-def _value(a: Any, b: Any, x: Any, by: int | None = None) -> Any:
+def _compute_value(a: Any, b: Any, x: Any, by: int | None = None) -> Any:
     """The function where b is no pole, in a form whose derivative in a or b (argument 0 or 1, `by`) is that of its parts."""
     left = x < 0
     p = lnp.where(left, b - a, a)  # Kummer's transformation, DLMF 13.2.39
     y = lnp.abs(x)
     spread = (1.0 + lnp.abs(1.0 - p)) * (1.0 + lnp.abs(b - p))
-    far = (y > by_dtype(x, 30.0, 60.0)) & (y > 2.0 * spread) & lnp.logical_not(is_pole(p))
+    far = (y > pick(x, 30.0, 60.0)) & (y > 2.0 * spread) & lnp.logical_not(is_pole(p))
     near = lnp.logical_not(far) & (y < np.inf)
     # powers: of x itself where a is 0, -1, ..., a polynomial
     ends = is_pole(a) & (by != 0)  # elsewhere at a pole of b the function is undefined
     turned = left & lnp.logical_not(ends)
-    most = by_dtype(x, 80.0, 600.0)
+    most = pick(x, 80.0, 600.0)
     part = lnp.where(turned, lnp.minimum(y, most), 0.0)  # what of the transformation's factor is taken before, what after
-    terms = _summed(lnp.exp(-part), within(near, lnp.where(ends, a, p), 1.0), within(near, b, 1.0),
-                    within(near, lnp.where(ends, x, y), 0.0), by is not None)
+    terms = _sum_series(lnp.exp(-part), guard(near, lnp.where(ends, a, p), 1.0), guard(near, b, 1.0),
+                        guard(near, lnp.where(ends, x, y), 0.0), by is not None)
     value, moment, off = terms
     after = lnp.where(turned, lnp.exp(part - y), 1.0)
     scale = lnp.maximum(lnp.abs(value), lnp.abs(moment))
@@ -168,57 +170,60 @@ def _value(a: Any, b: Any, x: Any, by: int | None = None) -> Any:
         n = -lnp.where(ends, a, p)
         whole = near & is_pole(-n) & (n < _MOST_TERMS) & (b > 0) & (off > 4 * _eps(x))
         whole = whole & lnp.where(ends, x > 0, left & (by is None))
-        value = lnp.where(whole, after * _polynomial(lnp.exp(-part), within(whole, n, 0.0), within(whole, b, 1.0),
-                                                     within(whole, y, 1.0)), value)
+        value = lnp.where(whole,
+                          after * _evaluate_polynomial(lnp.exp(-part), guard(whole, n, 0.0), guard(whole, b, 1.0),
+                                                              guard(whole, y, 1.0)), value)
         off = lnp.where(whole, 0.0, off)
-    needed = near & (off > by_dtype(x, 4e-6, 1e-14)) & (y > 0)
-    u, count, other = _stepped(needed, within(needed, p, 1.5), within(needed, b, 2.0), within(needed, y, 1.0))
+    needed = near & (off > pick(x, 4e-6, 1e-14)) & (y > 0)
+    u, count, other = _integrate_ode(needed, guard(needed, p, 1.5), guard(needed, b, 2.0), guard(needed, y, 1.0))
     half = lnp.exp(0.5 * ((0.5 * x + count * _HIGH) + count * _LOW))
     better = needed & lax.stop_gradient(other < off)
     value = lnp.where(better, half * u * half, value)
     off = lnp.where(better, other, off)
-    value = lnp.where(near & (off > by_dtype(x, 1e-3, 1e-9)) & (x != 0), np.nan, value)
-    z = within(far, y, 100.0)
-    p, c = within(far, p, 1.5), within(far, b, 2.0)
+    value = lnp.where(near & (off > pick(x, 1e-3, 1e-9)) & (x != 0), np.nan, value)
+    z = guard(far, y, 100.0)
+    p, c = guard(far, p, 1.5), guard(far, b, 2.0)
     size = gammaln_of(c) - gammaln_of(p) + (p - c) * lnp.log(z)
     sign = lax.stop_gradient(gammasgn_of(c) * gammasgn_of(p))
     half = lnp.exp(0.5 * (size + lnp.where(left, 0.0, z)))
-    value = lnp.where(far, sign * half * _asymptotic(1.0 - p, c - p, z) * half, value)
+    value = lnp.where(far, sign * half * _sum_asymptotic(1.0 - p, c - p, z) * half, value)
     odd = lnp.remainder(a, 2.0) != 0
     top = lnp.where(odd & (x > 0), -np.inf, np.inf) * lax.stop_gradient(gammasgn_of(b) * gammasgn_of(b - a))
     at_end = lnp.where(ends, lnp.where(a == 0, 1.0, top), 0.0)
     return lnp.where((y == np.inf) & (ends | is_pole(lnp.where(left, b - a, a))), at_end, value)
 
 
-def _in_shape(place: int) -> Any:
+def _make_shape_derivative(place: int) -> Any:
     """The derivative in a or b (argument 0 or 1)."""
-    def first(a: Any, b: Any, x: Any) -> Any:
+    def first_derivative(a: Any, b: Any, x: Any) -> Any:
         by = [lnp.ones_like(a) if i == place else lnp.zeros_like(a) for i in range(2)]
         pole = is_pole(b)
-        out, derivative = jvp(lambda a, b: _value(a, b, x, place), (a, within(lnp.logical_not(pole), b, 1.5)), tuple(by))
+        out, derivative = jvp(lambda a, b: _compute_value(a, b, x, place), (a, guard(lnp.logical_not(pole), b, 1.5)),
+                              tuple(by))
         return lnp.where(pole | lnp.isnan(out + a + b + x), np.nan, derivative)
 
-    def second(i: int) -> Any:
+    def make_second_derivative(i: int) -> Any:
         def derivative(out: Any, *args: Any) -> Any:
-            bend = jvp(lambda s: first(*(s if k == i else x for k, x in enumerate(args))), (args[i],), (lnp.ones_like(out),))[1]
+            bend = jvp(lambda s: first_derivative(*(s if k == i else x for k, x in enumerate(args))), (args[i],),
+                       (lnp.ones_like(out),))[1]
             return lnp.where(lnp.isnan(out), np.nan, bend)
-        return by_forward(derivative, 4)
+        return define_by_forward(derivative, 4)
 
-    def mixed(out: Any, a: Any, b: Any, x: Any) -> Any:  # of the derivative in x
+    def mixed_derivative(out: Any, a: Any, b: Any, x: Any) -> Any:  # of the derivative in x
         own, other = _hyp1f1(a + 1.0, b + 1.0, x), derivative(a + 1.0, b + 1.0, x)
         return own / b + a / b * other if place == 0 else a / b * (other - own / b)
-    derivative = derivatives(second(0), second(1), mixed)(first)
+    derivative = derivatives(make_second_derivative(0), make_second_derivative(1), mixed_derivative)(first_derivative)
     return derivative
 
 
-_in_a, _in_b = _in_shape(0), _in_shape(1)
+_derivative_a, _derivative_b = _make_shape_derivative(0), _make_shape_derivative(1)
 
 
-@derivatives(lambda out, a, b, x: _in_a(a, b, x), lambda out, a, b, x: _in_b(a, b, x),
+@derivatives(lambda out, a, b, x: _derivative_a(a, b, x), lambda out, a, b, x: _derivative_b(a, b, x),
         lambda out, a, b, x: a / b * _hyp1f1(a + 1.0, b + 1.0, x))
 def _hyp1f1(a, b, x):
     pole = is_pole(b) & lnp.logical_not(is_pole(a) & (a >= b))
-    value = lnp.where(pole, lnp.where(x == 0, 1.0, np.inf), _value(a, within(lnp.logical_not(pole), b, 1.0), x))
+    value = lnp.where(pole, lnp.where(x == 0, 1.0, np.inf), _compute_value(a, guard(lnp.logical_not(pole), b, 1.0), x))
     return lnp.where(lnp.isnan(a + b + x), np.nan, value)
 
 
@@ -245,4 +250,4 @@ def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     >>> hyp1f1(1., np.array([1., 2.]), 1.)
     Array([2.7182817, 1.7182817], dtype=float32)
     """
-    return real("hyp1f1", _hyp1f1, a, b, x)
+    return call_real("hyp1f1", _hyp1f1, a, b, x)

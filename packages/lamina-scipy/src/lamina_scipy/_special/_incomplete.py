@@ -11,7 +11,7 @@ from lamina_autodiff import jvp
 from lamina_numpy.extend import public_api
 from lamina_tracing import Array, ArrayLike, lax
 
-from .._util import by_dtype, real, derivatives, within, SPECIAL_PAIR
+from .._util import SPECIAL_PAIR, call_real, derivatives, guard, pick
 from ._log_densities import log_beta_density_of, log_gamma_density_of
 from ._gammas import (NEAR_ONE, digamma_of, digamma_quotient, digamma_step, expm1_quotient, gamma_above_small,
                       gammaln_of, gammasgn_of, is_pole, log_ratio, sin_pi, stirling)
@@ -23,11 +23,11 @@ __all__ = ["beta", "betainc", "betaln", "gammainc", "gammaincc"]
 @derivatives(lambda out, a, b: -digamma_step(a, b), lambda out, a, b: -digamma_step(b, a))
 def betaln_of(a, b):
     """log |beta| of arrays: by Stirling's formula without its large parts where both, or one, are large."""
-    low, high = _reflected(a, b)[:2]
+    low, high = _reflect_beta(a, b)[:2]
     large = high >= 8.0
     both = low >= 8.0
     one = large & (low + high >= 8.0) & lnp.logical_not(both)
-    p, q = within(both, low, 8.0), within(large, high, 8.0)
+    p, q = guard(both, low, 8.0), guard(large, high, 8.0)
     h = p / q
     rest = (stirling(p) - stirling(p + q)) + stirling(q)
     formula = (0.5 * math.log(2 * math.pi) - 0.5 * lnp.log(q)) + rest + (p - 0.5) * lnp.log(h / (1.0 + h)) - q * lnp.log1p(h)
@@ -39,7 +39,7 @@ def betaln_of(a, b):
     return lnp.where(high == np.inf, lnp.where(low > 0, -np.inf, np.nan), lnp.where(unbound, np.inf, value))
 
 
-def _reflected(a, b):
+def _reflect_beta(a, b):
     """The arguments in order, the sign of beta, whether they are others: where one is a pole -n and the other a whole number
     up to n, beta(-n, m) is (-1)^m beta(1 + n - m, m)."""
     low, high = lnp.minimum(a, b), lnp.maximum(a, b)
@@ -49,17 +49,17 @@ def _reflected(a, b):
     return lnp.minimum(p, high), lnp.maximum(p, high), sign, finite
 
 
-def _beyond_sum(a, b):
+def _beta_remainder(a, b):
     """beta(a, b) - 1 / a - 1 / b of small arguments: of DLMF 5.12.1 and 5.7.3."""
     both, of_a, of_b = a + b, lnp.ones_like(a), lnp.ones_like(b)
     rest, total = lnp.zeros_like(a), lnp.zeros_like(a)
-    for c in NEAR_ONE[-3:-by_dtype(a, 13, 24):-1]:
+    for c in NEAR_ONE[-3:-pick(a, 13, 24):-1]:
         rest, of_a, of_b = both * rest + (of_a + of_b), of_a * a, of_b * b  # ((a + b)^k - a^k - b^k) / (a b)
         total = total + c * rest
     return -both * total * expm1_quotient(-a * b * total)
 
 
-def _beta_first_around_zero(a, b):
+def _beta_derivative_near_pole(a, b):
     """The derivative in a where a + b is at or near a pole. There terms like 1 / (a + b) cancel in the usual form, but not in
     beta(a, 1 - a - b) sin(pi (a + b)) / sin(pi b), which beta(a, b) is by DLMF 5.5.3."""
     low, high, total = lnp.minimum(a, b), lnp.maximum(a, b), a + b
@@ -67,43 +67,43 @@ def _beta_first_around_zero(a, b):
     return turned * (sin_pi(total) * (digamma_of(a) - digamma_of(1.0 - total)) + np.pi * sin_pi(0.5 - total))
 
 
-def _beta_twice(i, plain, a, b):
+def _beta_second_derivative(i, plain, a, b):
     """The derivative of that in a in argument i, `plain` but where a + b is near a pole."""
     gap, least = lnp.abs(a + b - lnp.round(a + b)), lnp.minimum(lnp.abs(a), lnp.abs(b))
     near = (lnp.minimum(a, b) < 0) & (a + b < 0.25) & (gap < lnp.minimum(least, 0.25))
     near = near & lnp.logical_not(is_pole(a) | is_pole(b))
-    p, q = within(near, a, -0.75), within(near, b, 0.625)
+    p, q = guard(near, a, -0.75), guard(near, b, 0.625)
     by = [lnp.ones_like(p) if i == k else lnp.zeros_like(p) for k in range(2)]
-    return lnp.where(near, jvp(_beta_first_around_zero, (p, q), tuple(by))[1], plain)
+    return lnp.where(near, jvp(_beta_derivative_near_pole, (p, q), tuple(by))[1], plain)
 
 
-def _beta_mixed(plain, value, a, b):
+def _beta_mixed_derivative(plain, value, a, b):
     """The derivative in b of that in a: all but a little cancels where both are small, or one is."""
     low, high = lnp.where(lnp.abs(a) < lnp.abs(b), a, b), lnp.where(lnp.abs(a) < lnp.abs(b), b, a)
     small = lnp.abs(high) < 0.1
     one = lnp.ones_like(value)
-    p, q = within(small, a, 0.05), within(small, b, 0.05)
-    near = jvp(lambda q: jvp(lambda p: _beyond_sum(p, q), (p,), (one,))[1], (q,), (one,))[1]
+    p, q = guard(small, a, 0.05), guard(small, b, 0.05)
+    near = jvp(lambda q: jvp(lambda p: _beta_remainder(p, q), (p,), (one,))[1], (q,), (one,))[1]
     one_small = (lnp.abs(low) < 0.1) & (lnp.abs(high) >= 0.1)  # a beta(a, b) and the quotient have derivatives of order 1
-    p, q = within(one_small, low, 0.05), within(one_small, high, 1.0)
+    p, q = guard(one_small, low, 0.05), guard(one_small, high, 1.0)
     quotient, derivative = jvp(lambda p: digamma_quotient(q, p), (p,), (one,))
     of_low = digamma_step(p + q, 1.0 - q)
-    mixed = -p * within(one_small, value, 1.0) * (of_low * quotient + derivative)
-    return lnp.where(small, near, _beta_twice(1, lnp.where(one_small, mixed, plain), a, b))
+    mixed = -p * guard(one_small, value, 1.0) * (of_low * quotient + derivative)
+    return lnp.where(small, near, _beta_second_derivative(1, lnp.where(one_small, mixed, plain), a, b))
 
 
-def _beta_first(value, a, b):
+def _beta_derivative(value, a, b):
     none = is_pole(a + b) & (value == 0) & lnp.logical_not(is_pole(a) | is_pole(b))
     some = lnp.logical_not(none)
-    plain = -value * digamma_step(within(some, a, 1.0), within(some, b, 1.0))
-    return lnp.where(none, _beta_first_around_zero(within(none, a, -0.75), within(none, b, 0.75)), plain)
+    plain = -value * digamma_step(guard(some, a, 1.0), guard(some, b, 1.0))
+    return lnp.where(none, _beta_derivative_near_pole(guard(none, a, -0.75), guard(none, b, 0.75)), plain)
 
 
-@derivatives(_beta_first, lambda out, a, b: _beta_first(out, b, a), seconds={
-    (0, 0): lambda plain, _, a, b: _beta_twice(0, plain, a, b), (0, 1): _beta_mixed,
-    (1, 1): lambda plain, _, a, b: _beta_twice(0, plain, b, a)})
+@derivatives(_beta_derivative, lambda out, a, b: _beta_derivative(out, b, a), seconds={
+    (0, 0): lambda plain, _, a, b: _beta_second_derivative(0, plain, a, b), (0, 1): _beta_mixed_derivative,
+    (1, 1): lambda plain, _, a, b: _beta_second_derivative(0, plain, b, a)})
 def _beta(a, b):
-    low, high, sign, finite = _reflected(a, b)
+    low, high, sign, finite = _reflect_beta(a, b)
     sign = lnp.where((low > 0) | finite, sign, gammasgn_of(a) * gammasgn_of(b) * gammasgn_of(a + b))
     value = sign * lnp.exp(betaln_of(low, high))
     pole = (is_pole(a) | is_pole(b)) & lnp.logical_not(finite)
@@ -121,9 +121,9 @@ def _gamma_edges(a, x, value, below):
     return lnp.where(lnp.logical_or(none, lnp.isnan(a + x)), np.nan, out)
 
 
-def _inside(a, x):
+def _replace_outside(a, x):
     good = lnp.logical_and(lnp.logical_and(a > 0, a < np.inf), lnp.logical_and(x >= 0, x < np.inf))
-    return within(good, a, 1.0), within(good, x, 1.0)
+    return guard(good, a, 1.0), guard(good, x, 1.0)
 
 
 def _gamma_density(a, x):
@@ -133,15 +133,16 @@ def _gamma_density(a, x):
 @derivatives(lambda out, a, x: gammainc_derivative_a(a, x), lambda out, a, x: _gamma_density(a, x))
 def gammainc_of(a, x):
     """The share of the gamma integral below x, of arrays."""
-    return _gamma_edges(a, x, lax.igamma(*_inside(a, x)), True)
+    return _gamma_edges(a, x, lax.igamma(*_replace_outside(a, x)), True)
 
 
 @derivatives(lambda out, a, x: -gammainc_derivative_a(a, x), lambda out, a, x: -_gamma_density(a, x))
 def gammaincc_of(a, x):
     """The share above x, of arrays."""
     small = (a > 0) & (a < 0.5) & (x > 0) & (x < 1.1)
-    p, y = within(small, a, 0.25), within(small, x, 0.5)
-    return _gamma_edges(a, x, lnp.where(small, p * gamma_above_small(p, y), lax.igammac(*_inside(a, x))), False)
+    p, y = guard(small, a, 0.25), guard(small, x, 0.5)
+    return _gamma_edges(a, x, lnp.where(small, p * gamma_above_small(p, y), lax.igammac(*_replace_outside(a, x))),
+                        False)
 
 
 def _beta_density(a, b, x):
@@ -155,7 +156,7 @@ def betainc_of(a, b, x):
     """The regularised incomplete beta function of arrays."""
     in_range = (x >= 0) & (x <= 1)
     good = (a > 0) & (b > 0) & (a < np.inf) & (b < np.inf) & in_range
-    value = lax.regularized_incomplete_beta(within(good, a, 1.0), within(good, b, 1.0), within(good, x, 0.5))
+    value = lax.regularized_incomplete_beta(guard(good, a, 1.0), guard(good, b, 1.0), guard(good, x, 0.5))
     at_zero, at_one = (a == 0) | (b == np.inf), (b == 0) | (a == np.inf)  # where all mass is
     some = in_range & (a >= 0) & (b >= 0) & (at_zero != at_one)
     edge = lnp.where(some, lnp.where(x == 0, 0.0, lnp.where((x == 1) | at_zero, 1.0, 0.0)), np.nan)
@@ -176,7 +177,7 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
     >>> beta(np.array([1., 2.]), np.array([2., 3.]))
     Array([0.5       , 0.08333334], dtype=float32)
     """
-    return real("beta", _beta, a, b)
+    return call_real("beta", _beta, a, b)
 
 
 @public_api(entries=SPECIAL_PAIR)
@@ -193,7 +194,7 @@ def betaln(a: ArrayLike, b: ArrayLike) -> Array:
     >>> betaln(np.array([1., 1e6]), np.array([2., 1e6]))
     Array([-6.931472e-01, -1.386300e+06], dtype=float32)
     """
-    return real("betaln", betaln_of, a, b)
+    return call_real("betaln", betaln_of, a, b)
 
 
 class GammaRatio(Protocol):
@@ -202,10 +203,10 @@ class GammaRatio(Protocol):
     def __call__(self, a: ArrayLike, x: ArrayLike) -> Array: ...
 
 
-def _gamma_ratio(name: str, core: Callable[..., Any], says: str, at_zero: int, derivative: str,
-                 example: str) -> GammaRatio:
+def _make_gamma_ratio(name: str, core: Callable[..., Any], says: str, at_zero: int, derivative: str,
+                      example: str) -> GammaRatio:
     def op(a: ArrayLike, x: ArrayLike) -> Array:
-        return real(name, core, a, x)
+        return call_real(name, core, a, x)
     doc = f"""{says}
 
     Args:
@@ -223,14 +224,14 @@ def _gamma_ratio(name: str, core: Callable[..., Any], says: str, at_zero: int, d
     return public_api(name=name, doc=doc, entries=SPECIAL_PAIR)(op)
 
 
-gammainc = _gamma_ratio("gammainc", gammainc_of, "Return the regularized lower incomplete gamma function.", 1,
-                        "in a `lax.igamma_grad_a`, whose own derivative in a is that of its sum or fraction; in x the\n"
-                        "      density, `x**(a - 1) exp(-x) / gamma(a)`",
-                        ">>> gammainc(np.array([1., 0.]), np.array([0., 1.]))\n    Array([0., 1.], dtype=float32)")
-gammaincc = _gamma_ratio("gammaincc", gammaincc_of, "Return the regularized upper incomplete gamma function.", 0,
-                         "minus that of `gammainc`",
-                         ">>> gammaincc(np.array([1., 2.]), np.array([0., np.inf]))\n"
-                         "    Array([1., 0.], dtype=float32)")
+gammainc = _make_gamma_ratio("gammainc", gammainc_of, "Return the regularized lower incomplete gamma function.", 1,
+                             "in a `lax.igamma_grad_a`, whose own derivative in a is that of its sum or fraction; in x the\n"
+                             "      density, `x**(a - 1) exp(-x) / gamma(a)`",
+                             ">>> gammainc(np.array([1., 0.]), np.array([0., 1.]))\n    Array([0., 1.], dtype=float32)")
+gammaincc = _make_gamma_ratio("gammaincc", gammaincc_of, "Return the regularized upper incomplete gamma function.", 0,
+                              "minus that of `gammainc`",
+                              ">>> gammaincc(np.array([1., 2.]), np.array([0., np.inf]))\n"
+                              "    Array([1., 0.], dtype=float32)")
 
 
 @public_api(entries=SPECIAL_PAIR)
@@ -251,4 +252,4 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     >>> betainc(1., 2., np.array([0., 0.5, 1.]))
     Array([0.        , 0.74999994, 1.        ], dtype=float32)
     """
-    return real("betainc", betainc_of, a, b, x)
+    return call_real("betainc", betainc_of, a, b, x)

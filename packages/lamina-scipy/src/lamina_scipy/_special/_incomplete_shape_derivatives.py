@@ -15,7 +15,7 @@ from lamina_ir import dtypes
 from lamina_tracing import lax
 from lamina_tracing.extend import typeof
 
-from .._util import by_forward, derivatives, within
+from .._util import define_by_forward, derivatives, guard
 from ._log_densities import log_beta_density_of, log_gamma_density_of
 from ._binomial_deviance import log1p_of
 from ._gammas import digamma_of, digamma_step, gamma_above_small
@@ -29,25 +29,26 @@ def _eps(x: Any) -> float:
     return float(dtypes.finfo(typeof(x).dtype).eps)
 
 
-def _repeated(step: Callable[..., Any], unsettled: Callable[[Any], Any], start: Any, further: bool) -> Any:
+def _iterate(step: Callable[..., Any], is_unsettled: Callable[[Any], Any], start: Any, further: bool) -> Any:
     """The state after `step(k, state)` for k from 1 until every element has been settled once, and which never was.
     Derivatives of
     the outcome settle a little later, `further` on."""
-    def more(state: Any) -> Any:
+    def is_unfinished(state: Any) -> Any:
         return (state[0] < _MOST_STEPS) & (state[0] < state[1])
 
-    def once(state: Any) -> Any:
+    def step_once(state: Any) -> Any:
         k, until, waiting, parts = state
         k, parts = k + 1.0, step(k + 1.0, parts)
-        waiting = waiting & unsettled(parts)
+        waiting = waiting & is_unsettled(parts)
         return k, lnp.where(lnp.any(waiting), 1.125 * k + 8.0 if further else k + 1.0, until), waiting, parts
 
     zero = lnp.zeros((), typeof(start[0]).dtype)
-    _, _, waiting, parts = lax.while_loop(more, once, (zero, zero + 1.0, lnp.full_like(start[0], True, dtype=bool), start))
+    _, _, waiting, parts = lax.while_loop(is_unfinished, step_once,
+                                          (zero, zero + 1.0, lnp.full_like(start[0], True, dtype=bool), start))
     return parts, waiting
 
 
-def _in(i: int, f: Callable[..., Any], args: Any) -> Any:
+def _jvp_in(i: int, f: Callable[..., Any], args: Any) -> Any:
     """A function and its derivative in one argument."""
     return jvp(lambda s: f(*args[:i], s, *args[i + 1:]), (args[i],), (lnp.ones_like(args[i]),))
 
@@ -68,7 +69,7 @@ def _gamma_fraction(k: Any, a: Any, x: Any, c: Any, d: Any, value: Any) -> Any:
     return c, d, value * (c * d)
 
 
-def _summed(form: Callable[..., Any], a: Any, x: Any, *start: Any) -> Any:
+def _sum_form(form: Callable[..., Any], a: Any, x: Any, *start: Any) -> Any:
     """What a form settles to together with its derivative in a."""
     eps = _eps(x)
 
@@ -76,81 +77,83 @@ def _summed(form: Callable[..., Any], a: Any, x: Any, *start: Any) -> Any:
         new, by_a = jvp(lambda a, *parts: form(k, a, x, *parts), (a, *state[:3]), (lnp.ones_like(a), *state[3:6]))
         return *new, *by_a, state[2], state[5]
 
-    def unsettled(state: Any) -> Any:
+    def is_unsettled(state: Any) -> Any:
         by_value, by_derivative = (lnp.abs(state[i] - state[j]) > eps * lnp.abs(state[i]) for i, j in ((2, 6), (5, 7)))
         return by_value | by_derivative
 
     zero = lnp.zeros_like(x)
     derivatives_ = [jvp(part, (a,), (lnp.ones_like(a),)) for part in start]
-    state, never = _repeated(step, unsettled, (*(v for v, _ in derivatives_), *(t for _, t in derivatives_), zero, zero), True)
+    state, never = _iterate(step, is_unsettled,
+                            (*(v for v, _ in derivatives_), *(t for _, t in derivatives_), zero, zero), True)
     return lnp.where(never, np.nan, state[2])
 
 
-def _gamma_left(a: Any, x: Any) -> Any:
+def _gamma_quotient(a: Any, x: Any) -> Any:
     """Return gammainc (if x is at most 1 or a) or gammaincc / a (else), divided by x^a exp(-x) / gamma(a + 1)."""
-    low = _gamma_below(a, x)
+    low = _is_below_turn(a, x)
     one = lnp.ones_like
-    series = _summed(_gamma_series, within(low, a, 1.0), within(low, x, 1.0), one, one, one)
-    p, z = within(lnp.logical_not(low), a, 1.0), within(lnp.logical_not(low), x, 2.0)
+    series = _sum_form(_gamma_series, guard(low, a, 1.0), guard(low, x, 1.0), one, one, one)
+    p, z = guard(lnp.logical_not(low), a, 1.0), guard(lnp.logical_not(low), x, 2.0)
     first = lambda a: 1.0 / (z + 1.0 - a)
-    return lnp.where(low, series, _summed(_gamma_fraction, p, z, lambda a: lnp.full_like(a, 1e30), first, first))
+    return lnp.where(low, series, _sum_form(_gamma_fraction, p, z, lambda a: lnp.full_like(a, 1e30), first, first))
 
 
-def _gamma_below(a: Any, x: Any) -> Any:
+def _is_below_turn(a: Any, x: Any) -> Any:
     return (x <= 1.0) | (x <= a)
 
 
-def _gamma_inside(a: Any, x: Any) -> Any:
+def _gamma_replace_outside(a: Any, x: Any) -> Any:
     good = (a > 0) & (a < np.inf) & (x > 0) & (x < np.inf)
-    return good, within(good, a, 1.0), within(good, x, 1.0)
+    return good, guard(good, a, 1.0), guard(good, x, 1.0)
 
 
 def _gamma_level(a: Any, x: Any) -> Any:
-    """Return the logarithm of the density that `_gamma_left` divides by, plus the logarithm of `_gamma_left`."""
-    return log_gamma_density_of(a + 1.0, x) + lnp.log(_gamma_left(a, x))
+    """Return the logarithm of the density that `_gamma_quotient` divides by, plus that of `_gamma_quotient`."""
+    return log_gamma_density_of(a + 1.0, x) + lnp.log(_gamma_quotient(a, x))
 
 
-def _gamma_twice(out: Any, a: Any, x: Any) -> Any:
+def _gamma_second_derivative(out: Any, a: Any, x: Any) -> Any:
     """The second derivative of gammainc in a."""
-    good, p, y = _gamma_inside(a, x)
-    below = _gamma_below(p, y)
-    (level, derivative), (_, bend) = _in(0, lambda p: _in(0, _gamma_level, (p, y)), (p,))
+    good, p, y = _gamma_replace_outside(a, x)
+    below = _is_below_turn(p, y)
+    (level, derivative), (_, bend) = _jvp_in(0, lambda p: _jvp_in(0, _gamma_level, (p, y)), (p,))
     curve = bend + derivative * derivative
     value = lnp.exp(level) * lnp.where(below, curve, -2.0 * derivative - p * curve)
     return lnp.where(good, value, lnp.where(a > 0, 0.0 * out, np.nan))
 
 
-def _gamma_mixed(out: Any, a: Any, x: Any) -> Any:
+def _gamma_mixed_derivative(out: Any, a: Any, x: Any) -> Any:
     density = lnp.exp(log_gamma_density_of(a, x))
     return lnp.where(density == 0, 0.0, density * (lnp.log(x) - digamma_of(a)))
 
 
-gammainc_derivative_a = derivatives(by_forward(_gamma_twice, 3), _gamma_mixed)(lax.igamma_grad_a)
+gammainc_derivative_a = derivatives(define_by_forward(_gamma_second_derivative, 3),
+                                    _gamma_mixed_derivative)(lax.igamma_grad_a)
 
 
 def gamma_log_curve(i: int, j: int, above: bool) -> Callable[..., Any]:
     """The second derivative of the logarithm of a share of the gamma integral, in its arguments i and j, where it may be small;
     elsewhere infinite."""
-    def twice(f: Callable[..., Any], a: Any, x: Any) -> Any:
-        return _in(j, lambda *args: _in(i, f, args)[1], (a, x))[1]
+    def second_derivative(f: Callable[..., Any], a: Any, x: Any) -> Any:
+        return _jvp_in(j, lambda *args: _jvp_in(i, f, args)[1], (a, x))[1]
 
-    def of_small(a: Any, x: Any) -> Any:
+    def log_small(a: Any, x: Any) -> Any:
         rest = gamma_above_small(a, x)
         return lnp.log(rest) if above else lnp.log1p(-a * rest)
 
     def curve(a: Any, x: Any) -> Any:
-        good, p, y = _gamma_inside(a, x)
-        value, some = twice(_gamma_level, p, y), good & (_gamma_below(p, y) != above)
+        good, p, y = _gamma_replace_outside(a, x)
+        value, some = second_derivative(_gamma_level, p, y), good & (_is_below_turn(p, y) != above)
         if above or i == j == 1:  # where the share above is of the size of a
             small = good & (p < 0.5) & (y <= 1.0)
-            q, z = within(small, p, 0.25), within(small, y, 0.5)
+            q, z = guard(small, p, 0.25), guard(small, y, 0.5)
             if not above:
                 small = small & (q * gamma_above_small(q, z) < 0.5)
-                q, z = within(small, q, 0.25), within(small, z, 0.5)
-            value, some = lnp.where(small, twice(of_small, q, z), value), some | small
+                q, z = guard(small, q, 0.25), guard(small, z, 0.5)
+            value, some = lnp.where(small, second_derivative(log_small, q, z), value), some | small
         value = value - 1.0 / p / p if above and i == j == 0 else value
         return lnp.where(some, value, np.inf)
-    return by_forward(curve, 2)
+    return define_by_forward(curve, 2)
 
 
 # --- beta
@@ -165,7 +168,7 @@ def _fraction_derivatives(a, b, x, y, base_a, base_b, further=False):
     (1992), whose factors have derivatives too. NaN where it does not."""
     eps = _eps(x)
 
-    def unsettled(state: Any) -> Any:
+    def is_unsettled(state: Any) -> Any:
         value_change, a_change, b_change, in_a, in_b = state[-5:]
         return ((lnp.abs(value_change - 1.0) > 2 * eps) | (lnp.abs(a_change) > 2 * eps * (lnp.abs(in_a) + lnp.abs(base_a)))
                 | (lnp.abs(b_change) > 2 * eps * (lnp.abs(in_b) + lnp.abs(base_b))))
@@ -189,15 +192,15 @@ def _fraction_derivatives(a, b, x, y, base_a, base_b, further=False):
     value, in_a, in_b = first / (a + 1.0), y / first - 1.0 / (a + 1.0), -x / first
     c, zero, none = a * value, lnp.zeros_like(x), lnp.full_like(x, np.inf)
     start = (c, value + a * value * in_a, c * in_b, zero, zero, zero, value, none, none, none, in_a, in_b)
-    out, never = _repeated(step, unsettled, start, further)
+    out, never = _iterate(step, is_unsettled, start, further)
     return -out[-2], -out[-1], 1.0 / lnp.where(never, np.nan, out[6])
 
 
-def _turned(a, b, x):
+def _find_side(a, b, x):
     """Where the arguments are inside; where x is right of its turning point; and of the share that is left of it, the one below
     or the one above: its shapes, its place and the rest, and their logarithms."""
     good = (a > 0) & (b > 0) & (x > 0) & (x < 1)
-    p, q, y = within(good, a, 1.0), within(good, b, 1.0), within(good, x, 0.5)
+    p, q, y = guard(good, a, 1.0), guard(good, b, 1.0), guard(good, x, 0.5)
     # of two shapes one tiny leaves little of one share: this one is taken, further out
     left, right = (q < 0.1) & (q < p) & (y < 0.995), (p < 0.1) & (p < q) & (y > 0.005)
     turn = right | ((y > (p + 1.0) / (p + q + 2.0)) & lnp.logical_not(left))
@@ -205,9 +208,9 @@ def _turned(a, b, x):
     return good, turn, *(lnp.where(turn, two[1 - i], two[i]) for two in pairs for i in range(2))
 
 
-def _by_shapes(a, b, x):
+def _shape_derivatives(a, b, x):
     """The derivatives in a and b; at both ends of x they are zero."""
-    good, turn, low, high, y, rest, log, log_rest = _turned(a, b, x)
+    good, turn, low, high, y, rest, log, log_rest = _find_side(a, b, x)
     base_low = log + (digamma_step(low + 1.0, high) - 1.0 / (low + high))
     base_high = log_rest + digamma_step(high, low)
     in_low, in_high, left = _fraction_derivatives(low, high, y, rest, base_low, base_high)
@@ -219,7 +222,7 @@ def _by_shapes(a, b, x):
 
 
 def _density_inside(good, a, b, x):
-    return lnp.exp(log_beta_density_of(within(good, a, 1.0), within(good, b, 1.0), within(good, x, 0.5)))
+    return lnp.exp(log_beta_density_of(guard(good, a, 1.0), guard(good, b, 1.0), guard(good, x, 0.5)))
 
 
 def _beta_level(low, high, y, rest, log, log_rest):
@@ -242,43 +245,45 @@ def _level_derivatives(j, turn, *args):
             for two in jvp(_beta_level, args, way)], ways
 
 
-def _beta_twice(i, j):
+def _beta_second_derivative(i, j):
     """The second derivative of betainc in the shapes i and j."""
     def derivative(out, a, b, x):
-        good, turn, *args = _turned(a, b, x)
+        good, turn, *args = _find_side(a, b, x)
         (values, derivatives_), ways = _level_derivatives(j, turn, *args)
         low, high, y, rest = args[:4]
         share = _density_inside(good, a, b, x) * y * rest / low / high * values[2]  # over the higher shape
         # the share is that times `high`, whose own derivative is 1 in the shape that it is
         value = high * (derivatives_[i] + values[i] * values[j]) + ways[1 - i] * values[j] + ways[1 - j] * values[i]
         return lnp.where(good, lnp.where(turn, -share, share) * value, 0.0 * out)
-    return by_forward(derivative, 4)
+    return define_by_forward(derivative, 4)
 
 
 def beta_log_curve(i: int, j: int, above: bool) -> Callable[..., Any]:
     """The second derivative of the logarithm of a share of the beta integral, in its arguments i and j, where it may be small;
     elsewhere infinite."""
     def curve(a, b, x):
-        good, turn, *args = _turned(a, b, x)
+        good, turn, *args = _find_side(a, b, x)
         low, high, y, rest, *logs = args
         if i == j == 2:
             left = lambda y: lnp.log(_fraction_derivatives(low, high, y, 1.0 - y, lnp.ones_like(y), lnp.ones_like(y), True)[2])
-            value = _in(0, lambda y: _in(0, left, (y,))[1], (y,))[1] - low / y / y - high / rest / rest
+            value = _jvp_in(0, lambda y: _jvp_in(0, left, (y,))[1], (y,))[1] - low / y / y - high / rest / rest
         else:
             value = _level_derivatives(max(i, j), turn, *args)[0][1][min(i, j)]
             value = value - 1.0 / high / high if i == j == (0 if above else 1) else value
         return lnp.where(good & (turn == above), value, np.inf)
-    return by_forward(curve, 3)
+    return define_by_forward(curve, 3)
 
 
-def _mixed(own, a, b, x):
+def _mixed_derivative(own, a, b, x):
     """The derivative in x of the derivative in a shape."""
     log, other = (lnp.log(x), b) if own is a else (log1p_of(-x), a)
     density = lnp.exp(log_beta_density_of(a, b, x))
     return lnp.where(density == 0, 0.0, density * (log + digamma_step(own, other)))
 
 
-betainc_derivative_a = derivatives(_beta_twice(0, 0), _beta_twice(0, 1), lambda out, a, b, x: _mixed(a, a, b, x))(
-    lambda a, b, x: _by_shapes(a, b, x)[0])
-betainc_derivative_b = derivatives(_beta_twice(0, 1), _beta_twice(1, 1), lambda out, a, b, x: _mixed(b, a, b, x))(
-    lambda a, b, x: _by_shapes(a, b, x)[1])
+betainc_derivative_a = derivatives(_beta_second_derivative(0, 0), _beta_second_derivative(0, 1), lambda out, a, b,
+                                   x: _mixed_derivative(a, a, b, x))(
+    lambda a, b, x: _shape_derivatives(a, b, x)[0])
+betainc_derivative_b = derivatives(_beta_second_derivative(0, 1), _beta_second_derivative(1, 1), lambda out, a, b,
+                                   x: _mixed_derivative(b, a, b, x))(
+    lambda a, b, x: _shape_derivatives(a, b, x)[1])

@@ -13,7 +13,7 @@ from lamina_numpy.extend import ignore_strict_promotion, public_api, to_inexact
 from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import Tracer, typeof
 
-from .._util import floats, real, derivatives, whole_number, within
+from .._util import call_real, check_whole_number, derivatives, guard, to_floats
 
 __all__ = ["lpmn", "lpmn_values", "sph_harm"]
 
@@ -31,7 +31,7 @@ def _half_power(x: Any, k: int) -> Any:
     return _root(x) if k == 1 else lnp.power(x, 0.5 * k) if k % 2 else lax.integer_pow(x, k // 2)
 
 
-def _table(z: Any, m: int, n: int, is_normalized: bool) -> Any:
+def _make_table(z: Any, m: int, n: int, is_normalized: bool) -> Any:
     """Orders 0 to m in front, degrees 0 to n behind them: each from the two degrees before, DLMF 14.10.3."""
     dtype = typeof(z).dtype
     side = (m + 1,) + (1,) * len(typeof(z).shape)
@@ -83,8 +83,8 @@ def lpmn_values(m: int, n: int, z: ArrayLike, is_normalized: bool) -> Array:
     Array([[ 1.       ,  0.5      ],
            [ 0.       , -0.8660254]], dtype=float32, weak_type=True)
     """
-    sizes = whole_number("lpmn_values", "m", m), whole_number("lpmn_values", "n", n)
-    return real("lpmn_values", lambda z: _table(z, *sizes, bool(is_normalized)), z)
+    sizes = check_whole_number("lpmn_values", "m", m), check_whole_number("lpmn_values", "n", n)
+    return call_real("lpmn_values", lambda z: _make_table(z, *sizes, bool(is_normalized)), z)
 
 
 @public_api("m", "n")
@@ -108,14 +108,14 @@ def lpmn(m: int, n: int, z: ArrayLike) -> tuple[Array, Array]:
     Array([[0.        , 1.        ],
            [0.        , 0.57735026]], dtype=float32, weak_type=True)
     """
-    sizes = whole_number("lpmn", "m", m), whole_number("lpmn", "n", n)
-    x, = floats("lpmn", z)
+    sizes = check_whole_number("lpmn", "m", m), check_whole_number("lpmn", "n", n)
+    x, = to_floats("lpmn", z)
 
-    def in_z(z):
-        derivative = jvp(lambda v: _table(v, *sizes, False), (z,), (lnp.ones_like(z),))[1]
+    def derivative_z(z):
+        derivative = jvp(lambda v: _make_table(v, *sizes, False), (z,), (lnp.ones_like(z),))[1]
         endless = lnp.abs(derivative) > float(dtypes.finfo(typeof(z).dtype).max) / 2 ** 12
         return lnp.where(endless, lnp.copysign(np.inf, derivative), derivative)
-    return real("lpmn", lambda z: _table(z, *sizes, False), x), real("lpmn", in_z, x)
+    return call_real("lpmn", lambda z: _make_table(z, *sizes, False), x), call_real("lpmn", derivative_z, x)
 
 
 def sph_harm(m: ArrayLike, n: ArrayLike, theta: ArrayLike, phi: ArrayLike, n_max: int | None = None) -> Array:
@@ -144,7 +144,7 @@ def sph_harm(m: ArrayLike, n: ArrayLike, theta: ArrayLike, phi: ArrayLike, n_max
         if isinstance(n, Tracer):
             raise TypeError("sph_harm: the highest degree is not known while `n` is traced; give n_max=")
         n_max = max(0, int(np.max(np.asarray(to_inexact("sph_harm", n)), initial=0)))
-    top = whole_number("sph_harm", "n_max", n_max)
+    top = check_whole_number("sph_harm", "n_max", n_max)
     return _harmonics(m, n, theta, phi, top=top)
 
 
@@ -152,7 +152,7 @@ def sph_harm(m: ArrayLike, n: ArrayLike, theta: ArrayLike, phi: ArrayLike, n_max
 @ignore_strict_promotion
 def _harmonics(m: Any, n: Any, theta: Any, phi: Any, top: int) -> Any:
     m, n = (to_inexact("sph_harm", x) for x in (m, n))
-    order, degree, around, down = floats("sph_harm", m, n, theta, phi)
+    order, degree, around, down = to_floats("sph_harm", m, n, theta, phi)
     order, degree = lax.stop_gradient(order), lax.stop_gradient(degree)
     if typeof(around).dtype.itemsize < 4:
         order, degree, around, down = (lnp.astype(x, dtypes.real_dtype(np.dtype(np.complex64))) for x in (
@@ -166,7 +166,7 @@ def _harmonics(m: Any, n: Any, theta: Any, phi: Any, top: int) -> Any:
     result = lnp.full_like(x, np.nan)
     for l in range(top + 1):
         above = k < l
-        j = within(above, k, 0.0)
+        j = guard(above, k, 0.0)
         up = lnp.sqrt((4.0 * l * l - 1.0) / (l * l - j * j)) if l else lnp.zeros_like(x)
         back = up * lnp.sqrt(((l - 1.0) ** 2 - j * j) / (4.0 * (l - 1.0) ** 2 - 1.0)) if l > 1 else lnp.zeros_like(x)
         before, value = value, lnp.where(k == l, diagonal, lnp.where(above, up * x * value - back * before, 0.0))

@@ -6,8 +6,8 @@ import math
 import lamina_numpy as lnp
 import numpy as np
 
-from .._util import derivatives, within
-from ._binomial_deviance import drop_of, log1p_of, rest_of
+from .._util import derivatives, guard
+from ._binomial_deviance import deviance_term, factorial_rest, log1p_of
 from ._xlogy import share_of, xlog1py_of, xlogy_of
 from ._gammas import digamma_step, gammaln_of, stirling
 
@@ -17,10 +17,10 @@ __all__ = ["log_beta_density_of", "log_gamma_density_of"]
 def log_gamma_density_of(a, x):
     """(a - 1) log x - x - log gamma(a) of arrays; of large shapes by Stirling's formula, its large parts in one deviance."""
     large = (a >= 20.0) & (a < np.inf) & (x > 0)
-    p, y = within(large, a, 20.0), within(large, x, 20.0)
-    formula = drop_of(p, y, y - p) - stirling(p) + 0.5 * lnp.log(p / (2 * math.pi)) - lnp.log(y)
+    p, y = guard(large, a, 20.0), guard(large, x, 20.0)
+    formula = deviance_term(p, y, y - p) - stirling(p) + 0.5 * lnp.log(p / (2 * math.pi)) - lnp.log(y)
     usual = lnp.logical_not(large)
-    p, y = within(usual, a, 1.0), within(usual, x, 1.0)
+    p, y = guard(usual, a, 1.0), guard(usual, x, 1.0)
     return lnp.where(large, formula, xlogy_of(p - 1.0, y) - y - gammaln_of(p))
 
 
@@ -37,9 +37,10 @@ def log_beta_density_of(a, b, x):
     derivative in the shape
     of that end is log 0 also where this shape is 1, as on both sides of 1."""
     inside = (x > 0) & (x < 1)
-    y = within(inside, x, 0.5)
+    y = guard(inside, x, 0.5)
     z, both = 1.0 - y, a + b
     over = a * z - b * y
-    value = (drop_of(a, both * y, -over) + drop_of(b, both * z, over) + (rest_of(both) - rest_of(a) - rest_of(b))
+    value = (deviance_term(a, both * y, -over) + deviance_term(b, both * z, over)
+             + (factorial_rest(both) - factorial_rest(a) - factorial_rest(b))
              + (lnp.log(a) - lnp.log(y)) + (lnp.log(b / both) - log1p_of(-y)))
-    return lnp.where(inside, value, _log_beta_end(a, b, within(lnp.logical_not(inside), x, 0.5)))
+    return lnp.where(inside, value, _log_beta_end(a, b, guard(lnp.logical_not(inside), x, 0.5)))

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._util import horner
 
-__all__ = ["DIGAMMA", "NARROW_STIRLING", "STIRLING", "near_gammaln", "single_gammaln"]
+__all__ = ["DIGAMMA", "NARROW_STIRLING", "STIRLING", "gammaln1p_float32", "gammaln_float32"]
 
 # B(2k) / (2k (2k - 1)) of Stirling's series, DLMF 5.11.1, and -B(2k) / (2k) of digamma's, 5.11.2, from the highest k down.
 STIRLING = (-3617 / 122400, 1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
@@ -33,7 +33,7 @@ NARROW_STIRLING = (-0.000396455991, 0.000773162221, -0.0027769383, 0.0833333238)
 _REST = np.float32(0.5 * math.log(2 * math.pi) - 0.5)
 
 
-def near_gammaln(z):
+def gammaln1p_float32(z):
     """log gamma(1 + z) of a float32 array for z from -0.3 to 1.5."""
     one = z < 0.5
     t = lnp.where(one, z, z - 1.0)
@@ -43,11 +43,11 @@ def near_gammaln(z):
     return t * p
 
 
-def single_gammaln(x):
+def gammaln_float32(x):
     """log |gamma| of a float32 array."""
     a = lnp.abs(x)
     small = a < 0.7
-    near, log_a, v = near_gammaln(lnp.where(small, a, a - 1.0)), lnp.log(a), 1.0 / a
+    near, log_a, v = gammaln1p_float32(lnp.where(small, a, a - 1.0)), lnp.log(a), 1.0 / a
     far = (a - 0.5) * (log_a - 1.0) + (horner(v * v, NARROW_STIRLING) * v + _REST)
     raised = lnp.where(a < 2.5, near, far)  # of a + 1 where a is small
     # gamma(-a) gamma(a) = -pi / (a sin(pi a)); r is the distance from the nearest pole

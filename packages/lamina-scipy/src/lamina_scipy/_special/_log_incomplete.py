@@ -13,7 +13,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import jvp
 
-from .._util import by_dtype, derivatives, within
+from .._util import derivatives, guard, pick
 from ._log_densities import log_beta_density_of, log_gamma_density_of
 from ._incomplete import betainc_of, gammainc_of, gammaincc_of
 from ._incomplete_shape_derivatives import (beta_log_curve, betainc_derivative_a, betainc_derivative_b, gamma_log_curve,
@@ -23,7 +23,7 @@ __all__ = ["beta_log_above", "beta_log_below", "beta_shares", "gamma_log_above",
 
 
 def _steps(x: Any) -> int:
-    return by_dtype(x, 5, 8)
+    return pick(x, 5, 8)
 
 
 def _gamma_rate_below(a, x):
@@ -66,39 +66,41 @@ def _beta_rate_above(a, b, x):
     return _beta_fraction(b, a, y, x, b * x - a * y) / x / y
 
 
-def _log_of(share: Any, rest: Any) -> Any:
+def _log_share(share: Any, rest: Any) -> Any:
     """Return the logarithm of a share, from its complement if that is small: XLA's log1p of float64 is off by 120 units
     between -0.42 and -0.29."""
     more = share > 0.75
-    return lnp.where(more, lnp.log1p(-within(more, lnp.minimum(rest, 0.5), 0.25)), lnp.log(lnp.where(more, 1.0, share)))
+    return lnp.where(more, lnp.log1p(-guard(more, lnp.minimum(rest, 0.5), 0.25)), lnp.log(lnp.where(more, 1.0, share)))
 
 
-def _logarithm(shares: Callable[..., Any], log_density: Callable[..., Any], in_shapes: Any, rate: Callable[..., Any],
-               curve: Callable[..., Any], above: bool, ends: tuple[float, ...], inner: tuple[float, ...]) -> Callable[..., Any]:
+def _make_log_share(shares: Callable[..., Any], log_density: Callable[..., Any], in_shapes: Any,
+                    rate: Callable[..., Any],
+                    curve: Callable[..., Any], above: bool, ends: tuple[float, ...],
+                    inner: tuple[float, ...]) -> Callable[..., Any]:
     """Return the log share of shapes and a place, from the share and its complement, `shares`, and the derivatives of the
     lower share, `in_shapes`; in the tails, from density and rate, which see `inner` arguments elsewhere. Arguments are
     between 0 and `ends`."""
     def far_value(*args: Any) -> Any:
         return log_density(*args) - lnp.log(rate(*args))
 
-    def apart(log: Any, args: Any) -> Any:
+    def split_far(log: Any, args: Any) -> Any:
         """Where a share is far and where it is not (at an end it is neither), and the arguments of both."""
-        far = log < by_dtype(log, math.log(1e-13), math.log(1e-60))
+        far = log < pick(log, math.log(1e-13), math.log(1e-60))
         usual = lnp.logical_not(far)
         for x, end in zip(args, ends, strict=True):
             far = far & (x > 0) & (x < end)
-        return (far, usual, [within(far, x, safe) for x, safe in zip(args, inner, strict=True)],
-                [within(usual, x, 1.0) for x in args[:-1]] + [within(usual, args[-1], 0.5)])
+        return (far, usual, [guard(far, x, safe) for x, safe in zip(args, inner, strict=True)],
+                [guard(usual, x, 1.0) for x in args[:-1]] + [guard(usual, args[-1], 0.5)])
 
     def value(*args: Any) -> Any:
-        log = _log_of(*shares(*args))
-        far, _, out, _ = apart(log, args)
+        log = _log_share(*shares(*args))
+        far, _, out, _ = split_far(log, args)
         return lnp.where(far, log_density(*args) - lnp.log(rate(*out)), log)  # of all: a density that callers have anyway
 
     def derivative(i: int) -> Callable[..., Any]:
         def first(log: Any, *args: Any) -> Any:
-            far, usual, out, near = apart(log, args)
-            log = within(usual, log, 0.0)
+            far, usual, out, near = split_far(log, args)
+            log = guard(usual, log, 0.0)
             if i == len(inner) - 1:
                 return lnp.where(far, sign * rate(*out), lnp.where(usual, sign * lnp.exp(log_density(*args) - log), 0.0))
             far_derivative = jvp(lambda s: far_value(*out[:i], s, *out[i + 1:]), (out[i],), (lnp.ones_like(log),))[1]
@@ -127,13 +129,17 @@ def beta_shares(a, b, x):
 
 
 _GAMMA, _BETA = (np.inf, np.inf), (np.inf, np.inf, 1.0)
-_in_a = (gammainc_derivative_a,)
-_in_a_and_b = (betainc_derivative_a, betainc_derivative_b)
-gamma_log_below = _logarithm(lambda a, x: (gammainc_of(a, x), gammaincc_of(a, x)), log_gamma_density_of, _in_a,
-                             _gamma_rate_below, gamma_log_curve, False, _GAMMA, (1000.0, 1.0))
-gamma_log_above = _logarithm(lambda a, x: (gammaincc_of(a, x), gammainc_of(a, x)), log_gamma_density_of, _in_a,
-                             _gamma_rate_above, gamma_log_curve, True, _GAMMA, (1.0, 1000.0))
-beta_log_below = _logarithm(beta_shares, log_beta_density_of, _in_a_and_b, _beta_rate_below, beta_log_curve, False, _BETA,
-                            (1000.0, 1.0, 0.25))
-beta_log_above = _logarithm(lambda a, b, x: beta_shares(a, b, x)[::-1], log_beta_density_of, _in_a_and_b, _beta_rate_above,
-                            beta_log_curve, True, _BETA, (1.0, 1000.0, 0.75))
+_gamma_shape_derivatives = (gammainc_derivative_a,)
+_beta_shape_derivatives = (betainc_derivative_a, betainc_derivative_b)
+gamma_log_below = _make_log_share(lambda a, x: (gammainc_of(a, x), gammaincc_of(a, x)), log_gamma_density_of,
+                                  _gamma_shape_derivatives,
+                                  _gamma_rate_below, gamma_log_curve, False, _GAMMA, (1000.0, 1.0))
+gamma_log_above = _make_log_share(lambda a, x: (gammaincc_of(a, x), gammainc_of(a, x)), log_gamma_density_of,
+                                  _gamma_shape_derivatives,
+                                  _gamma_rate_above, gamma_log_curve, True, _GAMMA, (1.0, 1000.0))
+beta_log_below = _make_log_share(beta_shares, log_beta_density_of, _beta_shape_derivatives, _beta_rate_below,
+                                 beta_log_curve, False, _BETA,
+                                 (1000.0, 1.0, 0.25))
+beta_log_above = _make_log_share(lambda a, b, x: beta_shares(a, b, x)[::-1], log_beta_density_of,
+                                 _beta_shape_derivatives, _beta_rate_above,
+                                 beta_log_curve, True, _BETA, (1.0, 1000.0, 0.75))

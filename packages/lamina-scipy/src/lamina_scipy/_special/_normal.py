@@ -9,7 +9,7 @@ from lamina_numpy.extend import public_api
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._util import by_dtype, horner, real, derivatives, real_function, within, SPECIAL
+from .._util import SPECIAL, call_real, derivatives, guard, horner, make_real_function, pick
 from ._binomial_deviance import log1p_of
 
 __all__ = ["erf", "erfc", "erfinv", "log_ndtr", "ndtr", "ndtri"]
@@ -32,15 +32,15 @@ _FAR = ((2.01033439929228813265e-7, 2.71155556874348757815e-5, 0.001242660947388
          0.0148753612908506148525, 0.13692988092273580531, 0.59983220655588793769, 1.0))
 
 
-erf = real_function("erf", lax.erf,
-                    "The error function, `2 / sqrt(pi)` times the integral of `exp(-t**2)` from 0 to x.",
-                    "`2 / sqrt(pi) * exp(-x**2)`", "DLMF 7.2.1",
-                    ">>> erf(np.array([0., np.inf]))\nArray([0., 1.], dtype=float32)",
-                    "Float array of the shape of `x`, in [-1, 1].")
-erfc = real_function("erfc", lax.erfc, "`1 - erf(x)`, accurate if that is small.", "`-2 / sqrt(pi) * exp(-x**2)`",
-                     "DLMF 7.2.2",
-                     ">>> erfc(np.array([0., np.inf]))\nArray([1., 0.], dtype=float32)",
-                     "Float array of the shape of `x`, in [0, 2].")
+erf = make_real_function("erf", lax.erf,
+                         "The error function, `2 / sqrt(pi)` times the integral of `exp(-t**2)` from 0 to x.",
+                         "`2 / sqrt(pi) * exp(-x**2)`", "DLMF 7.2.1",
+                         ">>> erf(np.array([0., np.inf]))\nArray([0., 1.], dtype=float32)",
+                         "Float array of the shape of `x`, in [-1, 1].")
+erfc = make_real_function("erfc", lax.erfc, "`1 - erf(x)`, accurate if that is small.", "`-2 / sqrt(pi) * exp(-x**2)`",
+                          "DLMF 7.2.2",
+                          ">>> erfc(np.array([0., np.inf]))\nArray([1., 0.], dtype=float32)",
+                          "Float array of the shape of `x`, in [0, 2].")
 
 
 @public_api(entries=SPECIAL)
@@ -58,7 +58,7 @@ def erfinv(x: ArrayLike) -> Array:
     >>> erfinv(np.array([0., 1.]))
     Array([ 0., inf], dtype=float32)
     """
-    return real("erfinv", _erfinv, x)
+    return call_real("erfinv", _erfinv, x)
 
 
 def ndtr_of(x):
@@ -81,14 +81,14 @@ def ndtr(x: ArrayLike) -> Array:
     >>> ndtr(np.array([-np.inf, 0., np.inf]))
     Array([0. , 0.5, 1. ], dtype=float32)
     """
-    return real("ndtr", ndtr_of, x)
+    return call_real("ndtr", ndtr_of, x)
 
 
 def _tail(x):
     """`sqrt(2 pi) |x| exp(x**2 / 2) ndtr(x)` far below zero, by its asymptotic series (DLMF 7.12.1), and where that is."""
-    far = x < by_dtype(x, -10.0, -20.0)
-    y = within(far, x, -100.0)
-    terms = by_dtype(x, 7, 12)
+    far = x < pick(x, -10.0, -20.0)
+    y = guard(far, x, -100.0)
+    terms = pick(x, 7, 12)
     w = -1.0 / y / y
     total = lnp.ones_like(w)
     for k in range(terms, 0, -1):
@@ -96,26 +96,26 @@ def _tail(x):
     return far, y, total
 
 
-def _beyond(x):
+def _hazard_excess(x):
     """x plus the hazard well below zero, where the two all but cancel: Laplace's continued fraction (DLMF 7.9.2), and where."""
-    far = x < by_dtype(x, -2.5, -4.0)
-    t = within(far, -x, 10.0)
+    far = x < pick(x, -2.5, -4.0)
+    t = guard(far, -x, 10.0)
     total = t
-    for k in range(by_dtype(x, 20, 34), 1, -1):
+    for k in range(pick(x, 20, 34), 1, -1):
         total = t + k / total
     return far, t, 1.0 / total
 
 
 def _hazard_derivative(out, x):
-    far, _, beyond = _beyond(x)
-    return lnp.negative(out) * lnp.where(far, beyond, within(lnp.logical_not(far), x, 0.0) + out)
+    far, _, beyond = _hazard_excess(x)
+    return lnp.negative(out) * lnp.where(far, beyond, guard(lnp.logical_not(far), x, 0.0) + out)
 
 
 @derivatives(_hazard_derivative)
 def _hazard(x):
     """The density over `ndtr`."""
-    far, t, beyond = _beyond(x)
-    z = within(lnp.logical_not(far), x, 0.0)
+    far, t, beyond = _hazard_excess(x)
+    z = guard(lnp.logical_not(far), x, 0.0)
     near = lnp.exp(-0.5 * z * z - _HALF_LOG_2PI - log_ndtr_of(z))
     return lnp.where(far, t + beyond, near)
 
@@ -147,14 +147,14 @@ def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
     >>> log_ndtr(np.array([-1e4, 0., 20.]))
     Array([-5.0000012e+07, -6.9314718e-01, -2.7536241e-89], dtype=float32)
     """
-    return real("log_ndtr", log_ndtr_of, x)
+    return call_real("log_ndtr", log_ndtr_of, x)
 
 
 def _quantile(q, low):
     """The quantile of a share of 1/2 + q; `low` is that share or what is left of it, whichever is less, and above 0."""
     inner = lnp.abs(q) <= 0.425
-    r = lnp.sqrt(-lnp.log(within(lnp.logical_not(inner), low, 0.05)))
-    w = within(inner, 0.180625 - q * q, 0.0)
+    r = lnp.sqrt(-lnp.log(guard(lnp.logical_not(inner), low, 0.05)))
+    w = guard(inner, 0.180625 - q * q, 0.0)
     middle = q * horner(w, _MIDDLE[0]) / horner(w, _MIDDLE[1])
     near = horner(r - 1.6, _NEAR[0]) / horner(r - 1.6, _NEAR[1])
     far = horner(r - 5.0, _FAR[0]) / horner(r - 5.0, _FAR[1])
@@ -166,7 +166,7 @@ def _quantile(q, low):
 def ndtri_of(p):
     q = p - 0.5
     inside = lnp.logical_and(p > 0, p < 1)
-    value = _quantile(q, within(inside, lnp.where(q < 0, p, 1.0 - p), 0.5))
+    value = _quantile(q, guard(inside, lnp.where(q < 0, p, 1.0 - p), 0.5))
     edge = lnp.where(p == 0, -np.inf, lnp.where(p == 1, np.inf, np.nan))
     return lnp.astype(lnp.where(inside, value, edge), typeof(p).dtype)
 
@@ -174,7 +174,7 @@ def ndtri_of(p):
 @derivatives(lambda out, x: 0.5 * math.sqrt(math.pi) * lnp.exp(out * out))
 def _erfinv(x):
     size = lnp.abs(x)
-    value = _ROOT_HALF * _quantile(0.5 * x, within(size < 1, 0.5 - 0.5 * size, 0.5))
+    value = _ROOT_HALF * _quantile(0.5 * x, guard(size < 1, 0.5 - 0.5 * size, 0.5))
     return lnp.astype(lnp.where(size < 1, value, lnp.where(size == 1, x * np.inf, np.nan)), typeof(x).dtype)
 
 
@@ -196,4 +196,4 @@ def ndtri(p: ArrayLike) -> Array:
     >>> ndtri(np.array([0., 0.5, 1.]))
     Array([-inf,   0.,  inf], dtype=float32)
     """
-    return real("ndtri", ndtri_of, p)
+    return call_real("ndtri", ndtri_of, p)

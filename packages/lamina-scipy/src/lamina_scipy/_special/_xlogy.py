@@ -11,42 +11,42 @@ from lamina_numpy.extend import public_api, to_inexact
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._util import inexact, real, derivatives, within, SPECIAL, SPECIAL_PAIR
-from ._binomial_deviance import drop_of, log1p_of, log_ratio_of
+from .._util import SPECIAL, SPECIAL_PAIR, call_real, derivatives, guard, to_common_inexact
+from ._binomial_deviance import deviance_term, log1p_of, log_ratio_of
 
 __all__ = ["entr", "expit", "kl_div", "logit", "rel_entr", "xlog1py", "xlogy"]
 
 
-def _at_zero(x, y, value):
+def _set_at_zero(x, y, value):
     return lnp.where(lnp.logical_and(x == 0, lnp.logical_not(lnp.isnan(y))), lnp.zeros_like(x), value)
 
 
-def _some(x, y):
+def _is_nonzero(x, y):
     return (x != 0) | (y != 0)
 
 
 # Not the quotient's own derivatives: in x / y^2 the square underflows early.
-@derivatives(lambda out, x, y: lnp.where(_some(x, y), 1.0 / within(_some(x, y), y, 1.0), 0.0),
-        lambda out, x, y: -out / within(_some(x, y), y, 1.0))
+@derivatives(lambda out, x, y: lnp.where(_is_nonzero(x, y), 1.0 / guard(_is_nonzero(x, y), y, 1.0), 0.0),
+        lambda out, x, y: -out / guard(_is_nonzero(x, y), y, 1.0))
 def share_of(x, y):
     """x / y, none where both are zero; where x alone is, its derivative is 1 / y all the same."""
-    some = _some(x, y)
-    return within(some, x, 0.0) / within(some, y, 1.0)
+    some = _is_nonzero(x, y)
+    return guard(some, x, 0.0) / guard(some, y, 1.0)
 
 
 @derivatives(lambda out, x, y: lnp.log(y), lambda out, x, y: share_of(x, y))
 def xlogy_of(x, y):
-    return _at_zero(x, y, x * lnp.log(y))
+    return _set_at_zero(x, y, x * lnp.log(y))
 
 
 @derivatives(lambda out, x, y: log1p_of(y), lambda out, x, y: share_of(x, 1.0 + y))
 def xlog1py_of(x, y):
-    return _at_zero(x, y, x * log1p_of(y))
+    return _set_at_zero(x, y, x * log1p_of(y))
 
 
 @derivatives(lambda out, x: -lnp.log(x) - 1.0)
 def _entr(x):
-    inside = within(x > 0, x, 1.0)
+    inside = guard(x > 0, x, 1.0)
     value = lnp.where(x > 0, -inside * lnp.log(inside), lnp.where(x == 0, 0.0, -np.inf))
     return lnp.where(lnp.isnan(x), x, value)
 
@@ -60,22 +60,22 @@ def _divergence(x, y, inside, at_zero):
 
 def _log_share(x, y):
     """log(x / y); -1 where both are zero, so that the derivative of x log(x / y) is none there, as `share_of` is."""
-    some = _some(x, y)
-    return lnp.where(some, log_ratio_of(within(some, x, 1.0), within(some, y, 1.0)), -1.0)
+    some = _is_nonzero(x, y)
+    return lnp.where(some, log_ratio_of(guard(some, x, 1.0), guard(some, y, 1.0)), -1.0)
 
 
 @derivatives(lambda out, x, y: _log_share(x, y) + 1.0, lambda out, x, y: -share_of(x, y))
 def _rel_entr(x, y):
     both = lnp.logical_and(x > 0, y > 0)
-    a, b = within(both, x, 1.0), within(both, y, 1.0)
+    a, b = guard(both, x, 1.0), guard(both, y, 1.0)
     return _divergence(x, y, a * log_ratio_of(a, b), 0.0)
 
 
 @derivatives(lambda out, x, y: _log_share(x, y), lambda out, x, y: 1.0 - share_of(x, y))
 def _kl_div(x, y):
     both = lnp.logical_and(x > 0, y > 0)
-    a, b = within(both, x, 1.0), within(both, y, 1.0)
-    return _divergence(x, y, -drop_of(a, b, b - a), y)
+    a, b = guard(both, x, 1.0), guard(both, y, 1.0)
+    return _divergence(x, y, -deviance_term(a, b, b - a), y)
 
 
 class TimesLog(Protocol):
@@ -84,9 +84,9 @@ class TimesLog(Protocol):
     def __call__(self, x: ArrayLike, y: ArrayLike) -> Array: ...
 
 
-def _times_log(name: str, core: Callable[..., Any], formula: str, derivatives: str, example: str) -> TimesLog:
+def _make_times_log(name: str, core: Callable[..., Any], formula: str, derivatives: str, example: str) -> TimesLog:
     def op(x: ArrayLike, y: ArrayLike) -> Array:
-        return core(*inexact(name, x, y))
+        return core(*to_common_inexact(name, x, y))
     doc = f"""`{formula}`, which is 0 if x is 0.
 
     Args:
@@ -105,11 +105,11 @@ def _times_log(name: str, core: Callable[..., Any], formula: str, derivatives: s
     return public_api(name=name, doc=doc)(op)
 
 
-xlogy = _times_log("xlogy", xlogy_of, "x * log(y)", "`log(y)` and `x / y`",
-                   ">>> xlogy(np.array([0., 2.]), np.array([0., 1.]))\n    Array([0., 0.], dtype=float32)")
-xlog1py = _times_log("xlog1py", xlog1py_of, "x * log(1 + y)", "`log1p(y)` and `x / (1 + y)`",
-                     ">>> xlog1py(np.array([0., 1.]), np.array([-1., 1e-6]))\n"
-                     "    Array([0.e+00, 1.e-06], dtype=float32)")
+xlogy = _make_times_log("xlogy", xlogy_of, "x * log(y)", "`log(y)` and `x / y`",
+                        ">>> xlogy(np.array([0., 2.]), np.array([0., 1.]))\n    Array([0., 0.], dtype=float32)")
+xlog1py = _make_times_log("xlog1py", xlog1py_of, "x * log(1 + y)", "`log1p(y)` and `x / (1 + y)`",
+                          ">>> xlog1py(np.array([0., 1.]), np.array([-1., 1e-6]))\n"
+                          "    Array([0.e+00, 1.e-06], dtype=float32)")
 
 
 @public_api(entries=SPECIAL)
@@ -127,7 +127,7 @@ def entr(x: ArrayLike) -> Array:
     >>> entr(np.array([0., 1., -1.]))
     Array([  0.,   0., -inf], dtype=float32)
     """
-    return real("entr", _entr, x) + 0.0
+    return call_real("entr", _entr, x) + 0.0
 
 
 @public_api(entries=SPECIAL_PAIR)
@@ -147,7 +147,7 @@ def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     >>> rel_entr(np.array([0., 2., 1.]), np.array([0., 2., 0.]))
     Array([ 0.,  0., inf], dtype=float32)
     """
-    return real("rel_entr", _rel_entr, p, q)
+    return call_real("rel_entr", _rel_entr, p, q)
 
 
 @public_api(entries=SPECIAL_PAIR)
@@ -167,7 +167,7 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     >>> kl_div(np.array([0., 2.]), np.array([3., 2.]))
     Array([3., 0.], dtype=float32)
     """
-    return real("kl_div", _kl_div, p, q)
+    return call_real("kl_div", _kl_div, p, q)
 
 
 @public_api(entries=SPECIAL)
@@ -187,7 +187,7 @@ def expit(x: ArrayLike) -> Array:
     Array([0. , 0.5, 1. ], dtype=float32)
     """
     x = to_inexact("expit", x)
-    return expit_of(lnp.asarray(x)) if dtypes.is_complex(typeof(x).dtype) else real("expit", expit_of, x)
+    return expit_of(lnp.asarray(x)) if dtypes.is_complex(typeof(x).dtype) else call_real("expit", expit_of, x)
 
 
 # Not y (1 - 2y), of which digits are lost around 0.
@@ -220,7 +220,7 @@ def logit(x: ArrayLike) -> Array:
     Array([-inf,   0.,  inf], dtype=float32)
     """
     x = to_inexact("logit", x)
-    return _complex_logit(x) if dtypes.is_complex(typeof(x).dtype) else real("logit", logit_of, x)
+    return _complex_logit(x) if dtypes.is_complex(typeof(x).dtype) else call_real("logit", logit_of, x)
 
 
 def _complex_logit(x):

@@ -12,7 +12,7 @@ from lamina_numpy.extend import public_api
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._util import by_dtype, no_derivative, real, derivatives, whole_number, within, SPECIAL_PAIR
+from .._util import SPECIAL_PAIR, call_real, check_whole_number, derivatives, guard, pick, refuse_derivative
 
 __all__ = ["bernoulli", "polygamma", "zeta"]
 
@@ -35,13 +35,13 @@ def zeta_of_whole(k: int) -> float:
     return total + sum(j ** -float(k) for j in range(_FIRST - 1, 0, -1))
 
 
-def _summed(x, q):
+def _sum_hurwitz(x, q):
     """Hurwitz zeta by Euler and Maclaurin, DLMF 25.11.5: for x other than 1, left of it too."""
     total = lnp.zeros_like(x)
     for j in range(_FIRST):
         total = total + lnp.power(q + float(j), -x)
-    small = x < by_dtype(x, 60.0, 1e6)  # beyond, the rest is negligible compared with the first terms, and its factors overflow
-    x, w = within(small, x, 2.0), q + float(_FIRST)
+    small = x < pick(x, 60.0, 1e6)  # beyond, the rest is negligible compared with the first terms, and its factors overflow
+    x, w = guard(small, x, 2.0), q + float(_FIRST)
     power = lnp.power(w, -x)
     tail, rising, power_k = lnp.power(w, 1.0 - x) / (x - 1.0) + 0.5 * power, x, power / w
     for i, b in enumerate(_BERNOULLI):
@@ -54,8 +54,8 @@ def _summed(x, q):
 def _derivative_x(out, x, q):
     """The derivative in x, of the sum that gives all orders of it."""
     good = lnp.logical_and(x > 1, q > 0)
-    y, p = within(good, x, 2.0), within(good, q, 1.0)
-    derivative = jvp(lambda v: _summed(v, p), (y,), (lnp.ones_like(y),))[1]
+    y, p = guard(good, x, 2.0), guard(good, q, 1.0)
+    derivative = jvp(lambda v: _sum_hurwitz(v, p), (y,), (lnp.ones_like(y),))[1]
     return lnp.where(good, derivative, np.nan)
 
 
@@ -63,18 +63,18 @@ def _derivative_x(out, x, q):
 def _hurwitz(x, q):
     """Of arrays; left of q = 0 for whole x, term by term."""
     left = (q < 0) & (q != lnp.floor(q)) & (x == lnp.floor(x)) & (q > -_MOST_BELOW) & (x > 1)
-    y = within(left, x, 2.0)
+    y = guard(left, x, 2.0)
 
     def step(state: Any) -> Any:
         p, total = state
         return lnp.where(p < 0, p + 1.0, p), total + lnp.where(p < 0, lnp.power(p, -y), 0.0)
 
-    p, total = lax.while_loop(lambda state: lnp.any(state[0] < 0), step, (within(left, q, 1.0), lnp.zeros_like(q)))
+    p, total = lax.while_loop(lambda state: lnp.any(state[0] < 0), step, (guard(left, q, 1.0), lnp.zeros_like(q)))
     pole = (q <= 0) & (q == lnp.floor(q)) & (x > 1)
     outside = (q < 0) & lnp.logical_not(left | pole)
-    value = total + lax.zeta(lnp.where(left, y, x), lnp.where(left, p, within(q > 0, q, 1.0)))
-    far = (q > by_dtype(q, 1e4, 1e9)) & (q < np.inf) & (x > 1)  # where (k + q)**-x may be less than what the dtype holds
-    y, p = within(far & (x < np.inf), x, 2.0), within(far, q, 1e9)
+    value = total + lax.zeta(lnp.where(left, y, x), lnp.where(left, p, guard(q > 0, q, 1.0)))
+    far = (q > pick(q, 1e4, 1e9)) & (q < np.inf) & (x > 1)  # where (k + q)**-x may be less than what the dtype holds
+    y, p = guard(far & (x < np.inf), x, 2.0), guard(far, q, 1e9)
     value = lnp.where(far, lnp.power(p, 1.0 - y) * (1.0 / (y - 1.0) + 0.5 / p), value)
     value = lnp.where(x == np.inf, lnp.where(q > 1, 0.0, lnp.where(q == 1, 1.0, np.inf)), value)
     value = lnp.where(pole | (x == 1), np.inf, lnp.where(outside, np.nan, value))
@@ -84,9 +84,9 @@ def _hurwitz(x, q):
 def _riemann(x):
     left = x < -0.1
     y = lnp.where(left, 1.0 - x, x)
-    value = _summed(within((y != 1) & (y < np.inf), y, 2.0), lnp.ones_like(y))
+    value = _sum_hurwitz(guard((y != 1) & (y < np.inf), y, 2.0), lnp.ones_like(y))
     # zeta(x) = 2^x pi^(x - 1) sin(pi x / 2) gamma(1 - x) zeta(1 - x), DLMF 25.4.1
-    z = within(left, x, 0.0)
+    z = guard(left, x, 0.0)
     size = lnp.exp(z * math.log(2.0) + (z - 1.0) * math.log(math.pi) + lax.lgamma(1.0 - z))
     # in [-2, 2], where the sine is folded: exact zeros at even whole numbers, with derivatives
     r = z - 4.0 * lnp.round(0.25 * z)
@@ -94,7 +94,7 @@ def _riemann(x):
     none = left & (turn == 0) & (size == np.inf)
     out = lnp.where(left, lnp.where(none, 0.0, size * lnp.where(none, 1.0, turn) * value), value)
     out = lnp.where(x == np.inf, 1.0, lnp.where((x == -np.inf) | lnp.isnan(x), np.nan, out))
-    return lnp.where(x == 1, 1.0 / within(x == 1, x - 1.0, 1.0), out)
+    return lnp.where(x == 1, 1.0 / guard(x == 1, x - 1.0, 1.0), out)
 
 
 @public_api()
@@ -119,24 +119,24 @@ def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Array:
     >>> zeta(np.array([2., -1.]))
     Array([ 1.6449341 , -0.08333333], dtype=float32)
     """
-    return real("zeta", _riemann, x) if q is None else real("zeta", _hurwitz, x, q)
+    return call_real("zeta", _riemann, x) if q is None else call_real("zeta", _hurwitz, x, q)
 
 
 @derivatives(lambda out, x: _hurwitz(2.0 * lnp.ones_like(x), x))
 def digamma_of(x):
     """The logarithmic derivative of gamma; at zero infinite, of the sign opposite to the zero's."""
-    return lnp.where(x == 0, -1.0 / within(x == 0, x, 1.0), lax.digamma(within(x != 0, x, 1.0)))
+    return lnp.where(x == 0, -1.0 / guard(x == 0, x, 1.0), lax.digamma(guard(x != 0, x, 1.0)))
 
 
 def _high_order(n, x):
     """n! zeta(n + 1, x) of positive x, where a factor is more or less than the dtype holds: by its first term's logarithm, and
-    the sum over it as in `_summed`."""
+    the sum over it as in `_sum_hurwitz`."""
     s, w = n + 1.0, x + float(_FIRST)
     total = lnp.ones_like(x)
     for j in range(1, _FIRST):
         total = total + lnp.power(x / (x + float(j)), s)
     some = s * _FIRST < 40.0 * w  # beyond, the rest is negligible compared with the first term
-    t = within(some, s, 2.0)
+    t = guard(some, s, 2.0)
     rest, part = w / (t - 1.0) + 0.5, t / w
     for i, b in enumerate(_BERNOULLI):
         rest = rest + b * part
@@ -145,19 +145,19 @@ def _high_order(n, x):
     return lnp.exp(lax.lgamma(s) - s * lnp.log(x) + lnp.log(total))
 
 
-@derivatives(no_derivative("polygamma", "n"), lambda out, n, x: _polygamma(n + 1.0, x))
+@derivatives(refuse_derivative("polygamma", "n"), lambda out, n, x: _polygamma(n + 1.0, x))
 def _polygamma(n, x):
     whole = lnp.logical_and(n >= 0, n == lnp.floor(n))
-    m = within(whole, n, 1.0)
+    m = guard(whole, n, 1.0)
     order = lnp.maximum(m, 1.0)
     right = x > 0
     sign = 2.0 * lnp.remainder(order, 2.0) - 1.0
-    left = sign * lnp.exp(lax.lgamma(order + 1.0)) * _hurwitz(order + 1.0, within(lnp.logical_not(right), x, 1.0))
-    value = lnp.where(right, lax.polygamma(order, within(right, x, 1.0)), left)
-    size = (order + 1.0) * lnp.abs(lnp.log(within(right, x, 1.0)))
-    far = (order > by_dtype(x, 30.0, 165.0)) | (size > by_dtype(x, 80.0, 690.0))
+    left = sign * lnp.exp(lax.lgamma(order + 1.0)) * _hurwitz(order + 1.0, guard(lnp.logical_not(right), x, 1.0))
+    value = lnp.where(right, lax.polygamma(order, guard(right, x, 1.0)), left)
+    size = (order + 1.0) * lnp.abs(lnp.log(guard(right, x, 1.0)))
+    far = (order > pick(x, 30.0, 165.0)) | (size > pick(x, 80.0, 690.0))
     far = far & right & (x < np.inf) & (order < np.inf)
-    value = lnp.where(far, sign * _high_order(within(far, order, 1.0), within(far, x, 1.0)), value)
+    value = lnp.where(far, sign * _high_order(guard(far, order, 1.0), guard(far, x, 1.0)), value)
     return lnp.where(whole, lnp.where(m == 0, digamma_of(x), value), np.nan)
 
 
@@ -176,7 +176,7 @@ def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
     >>> polygamma(np.array([0, 1]), 1.)
     Array([-0.5772155,  1.6449338], dtype=float32)
     """
-    return real("polygamma", _polygamma, n, x)
+    return call_real("polygamma", _polygamma, n, x)
 
 
 @public_api("n")
@@ -197,7 +197,7 @@ def bernoulli(n: int) -> Array:
     >>> bernoulli(4)
     Array([ 1.        , -0.5       ,  0.16666667,  0.        , -0.03333333], dtype=float32)
     """
-    count = whole_number("bernoulli", "n", n)
+    count = check_whole_number("bernoulli", "n", n)
     half = count // 2
     tangents = [0, *(math.factorial(k - 1) for k in range(1, half + 1))]
     for k in range(2, half + 1):

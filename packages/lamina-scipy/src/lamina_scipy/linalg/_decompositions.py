@@ -13,7 +13,7 @@ from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import typeof
 from lamina_tracing.lax import factorizations
 
-from ._util import adjoint, alike, matrices, mm, triangle
+from ._util import adjoint, mm, promote_all, to_matrices, triangle
 
 __all__ = ["cho_factor", "cholesky", "eigh", "hessenberg", "lu", "lu_factor", "polar", "qr", "rsf2csf", "schur", "svd"]
 
@@ -39,16 +39,16 @@ def cholesky(a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check
     Array([[2., 1.],
            [0., 2.]], dtype=float32)
     """
-    return _cholesky_plain("cholesky", a, lower)
+    return _cholesky_core("cholesky", a, lower)
 
 
 @ignore_strict_promotion
-def _cholesky_plain(call: str, a: Any, lower: bool) -> Any:
-    factor = factorizations.cholesky(triangle(matrices(call, a, True), lower), symmetrize_input=False)
+def _cholesky_core(call: str, a: Any, lower: bool) -> Any:
+    factor = factorizations.cholesky(triangle(to_matrices(call, a, True), lower), symmetrize_input=False)
     return factor if lower else adjoint(factor)
 
 
-_cholesky = jit(_cholesky_plain, static_argnames=("call", "lower"), inline=True)
+_cholesky = jit(_cholesky_core, static_argnames=("call", "lower"), inline=True)
 
 
 def cho_factor(a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Array, bool]:
@@ -97,7 +97,7 @@ def lu(a: ArrayLike, permute_l: bool = False, overwrite_a: bool = False, check_f
            [1., 0.]], dtype=float32), Array([[3., 4.],
            [0., 2.]], dtype=float32))
     """
-    both, _, order = factorizations.lu(matrices("lu", a))
+    both, _, order = factorizations.lu(to_matrices("lu", a))
     t = typeof(both)
     m, n = t.shape[-2:]
     k = min(m, n)
@@ -130,7 +130,7 @@ def lu_factor(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True
     (Array([[3., 4.],
            [0., 2.]], dtype=float32), Array([1, 1], dtype=int32))
     """
-    both, pivots, _ = factorizations.lu(matrices("lu_factor", a))
+    both, pivots, _ = factorizations.lu(to_matrices("lu_factor", a))
     return both, pivots
 
 
@@ -160,7 +160,7 @@ def qr(a: ArrayLike, overwrite_a: bool = False, lwork: Any = None, mode: str = "
     """
     if mode not in ("full", "economic", "r"):
         raise ValueError(f"qr: mode must be 'full', 'economic' or 'r'; got {mode!r}")
-    made = factorizations.qr(matrices("qr", a), pivoting=pivoting, full_matrices=mode != "economic")
+    made = factorizations.qr(to_matrices("qr", a), pivoting=pivoting, full_matrices=mode != "economic")
     return tuple(made[1:] if mode == "r" else made)
 
 
@@ -190,7 +190,7 @@ def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, overw
     """
     if lapack_driver not in ("gesdd", "gesvd"):
         raise ValueError(f"svd: lapack_driver must be 'gesdd' or 'gesvd'; got {lapack_driver!r}")
-    return factorizations.svd(matrices("svd", a), full_matrices=full_matrices, compute_uv=compute_uv)
+    return factorizations.svd(to_matrices("svd", a), full_matrices=full_matrices, compute_uv=compute_uv)
 
 
 @public_api("lower", "eigvals_only", "overwrite_a", "overwrite_b", "turbo", "eigvals", "type", "check_finite")
@@ -229,10 +229,10 @@ def eigh(a: ArrayLike, b: ArrayLike | None = None, lower: bool = True, eigvals_o
     if b is None:
         if type != 1:
             raise NotImplementedError(f"eigh: type={type} says how a and b meet; give b")
-        v, w = factorizations.eigh(triangle(matrices("eigh", a, True), lower), symmetrize_input=False)
+        v, w = factorizations.eigh(triangle(to_matrices("eigh", a, True), lower), symmetrize_input=False)
         return w if eigvals_only else (w, v)
-    a, b = alike("eigh", a, b)
-    a, b = matrices("eigh", a, True), matrices("eigh", b, True, "b")
+    a, b = promote_all("eigh", a, b)
+    a, b = to_matrices("eigh", a, True), to_matrices("eigh", b, True, "b")
     if typeof(a).shape[-1] != typeof(b).shape[-1]:
         raise ShapeError(f"eigh: expected a and b of one size; got {typeof(a).str_long()} and {typeof(b).str_long()}")
     lead = lnp.broadcast_shapes(typeof(a).shape[:-2], typeof(b).shape[:-2])
@@ -271,7 +271,7 @@ def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
     """
     if output not in ("real", "complex"):
         raise ValueError(f"schur: output must be 'real' or 'complex'; got {output!r}")
-    t, z = factorizations.schur(matrices("schur", a, True))
+    t, z = factorizations.schur(to_matrices("schur", a, True))
     return rsf2csf(t, z) if output == "complex" else (t, z)
 
 
@@ -295,18 +295,18 @@ def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Arra
     Array([[0.+2.j, 0.+0.j],
            [0.+0.j, 0.-2.j]], dtype=complex64)
     """
-    t, z = alike("rsf2csf", T, Z)
-    t, z = matrices("rsf2csf", t, True, "T"), matrices("rsf2csf", z, True, "Z")
+    t, z = promote_all("rsf2csf", T, Z)
+    t, z = to_matrices("rsf2csf", t, True, "T"), to_matrices("rsf2csf", z, True, "Z")
     if typeof(t).shape != typeof(z).shape:
         raise ShapeError(f"rsf2csf: expected T and Z of one shape; got {typeof(t).str_long()} and {typeof(z).str_long()}")
     if dtypes.is_complex(typeof(t).dtype):
         return t, z
     d = np.result_type(typeof(t).dtype, np.complex64)
-    return lnp.vectorize(_rotated, signature="(n,n),(n,n)->(n,n),(n,n)")(lnp.astype(t, d), lnp.astype(z, d))
+    return lnp.vectorize(_triangularize, signature="(n,n),(n,n)->(n,n),(n,n)")(lnp.astype(t, d), lnp.astype(z, d))
 
 
 @ignore_strict_promotion
-def _rotated(t: Any, z: Any) -> Any:
+def _triangularize(t: Any, z: Any) -> Any:
     n = typeof(t).shape[0]
     eps = np.finfo(typeof(t).dtype).eps
 
@@ -348,7 +348,7 @@ def hessenberg(a: ArrayLike, *, calc_q: bool = False, overwrite_a: bool = False,
     >>> hessenberg(np.arange(9.).reshape(3, 3))[2, 0]
     Array(0., dtype=float32)
     """
-    a = matrices("hessenberg", a, True)
+    a = to_matrices("hessenberg", a, True)
     t = typeof(a)
     n = t.shape[-1]
     if n < 2:
@@ -395,7 +395,7 @@ def polar(a: ArrayLike, side: str = "right", *, method: str = "qdwh", eps: float
         raise ValueError(f"polar: side must be 'right' or 'left'; got {side!r}")
     if method not in ("qdwh", "svd"):
         raise ValueError(f"polar: method must be 'qdwh' or 'svd'; got {method!r}")
-    a = matrices("polar", a)
+    a = to_matrices("polar", a)
     m, n = typeof(a).shape[-2:]
     u = _unitary(a, method, eps, max_iterations) if m >= n else adjoint(_unitary(adjoint(a), method, eps, max_iterations))
     p = mm(adjoint(u), a) if side == "right" else mm(a, adjoint(u))
@@ -408,10 +408,10 @@ def _unitary(a: Any, method: str, eps: float | None, max_iterations: int | None)
         w, _, vh = factorizations.svd(a, full_matrices=False)
         return mm(w, vh)
 
-    def of_one(x: Any) -> Any:
+    def factor_one(x: Any) -> Any:
         u, _, _, converged = factorizations.qdwh(x, eps=eps, max_iterations=max_iterations)
         return lnp.where(converged, u, np.nan)
-    return lnp.vectorize(of_one, signature="(m,n)->(m,n)")(a)
+    return lnp.vectorize(factor_one, signature="(m,n)->(m,n)")(a)
 
 
 @_unitary.defjvp

@@ -15,7 +15,7 @@ from lamina_tracing.extend import typeof
 from lamina_tracing.lax import factorizations
 
 from ._decompositions import schur
-from ._util import adjoint, alike, diagonal, matrices, mm, scaled_eye
+from ._util import adjoint, diagonal, make_diagonal, mm, promote_all, to_matrices
 
 __all__ = ["expm", "expm_frechet", "funm", "sqrtm"]
 
@@ -49,7 +49,7 @@ def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 1
     """
     if max_squarings < 0:
         raise ValueError(f"expm: max_squarings is a number of products; got {max_squarings}")
-    return _expm(matrices("expm", A, True, "A"), upper_triangular, max_squarings)
+    return _expm(to_matrices("expm", A, True, "A"), upper_triangular, max_squarings)
 
 
 @ignore_strict_promotion
@@ -121,8 +121,8 @@ def expm_frechet(A: ArrayLike, E: ArrayLike, *, method: str | None = None, compu
     """
     if method not in (None, "SPS", "blockEnlarge"):
         raise ValueError(f"expm_frechet: method must be 'SPS', 'blockEnlarge' or None; got {method!r}")
-    a, e = alike("expm_frechet", A, E)
-    a, e = matrices("expm_frechet", a, True, "A"), matrices("expm_frechet", e, True, "E")
+    a, e = promote_all("expm_frechet", A, E)
+    a, e = to_matrices("expm_frechet", a, True, "A"), to_matrices("expm_frechet", e, True, "E")
     if typeof(a).shape != typeof(e).shape:
         raise ShapeError(f"expm_frechet: expected A and E of one shape; got {typeof(a).str_long()} and {typeof(e).str_long()}")
     value, moved = jvp(lambda x: _expm(x, False, 16), (a,), (e,))
@@ -156,17 +156,17 @@ def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
     """
     if blocksize != 1:
         raise NotImplementedError(f"sqrtm: the algorithm in blocks is not available; got blocksize={blocksize!r}, expected 1")
-    a = matrices("sqrtm", A, True, "A")
+    a = to_matrices("sqrtm", A, True, "A")
     return lnp.vectorize(_sqrtm, signature="(n,n)->(n,n)")(lnp.astype(a, np.result_type(typeof(a).dtype, np.complex64)))
 
 
 @custom_jvp
 def _sqrtm(a: Any) -> Any:
     t, z = schur(a, "complex")
-    return mm(z, mm(_root(t), adjoint(z)))
+    return mm(z, mm(_compute_root(t), adjoint(z)))
 
 
-def _root(t: Any) -> Any:
+def _compute_root(t: Any) -> Any:
     """The root of an upper triangular matrix, column by column."""
     n = typeof(t).shape[0]
     d = lnp.sqrt(diagonal(t))
@@ -176,14 +176,14 @@ def _root(t: Any) -> Any:
         both = d + d[j]
         none = both == 0
         here = lnp.where(place < j, t[:, j], 0)
-        x = _over(root - scaled_eye(d) + scaled_eye(lnp.where(none | (place >= j), 1, both)), here)
+        x = _divide_triangular(root - make_diagonal(d) + make_diagonal(lnp.where(none | (place >= j), 1, both)), here)
         x = lnp.where((none & (place < j) & (x != 0)).any(), np.nan, x)  # 0 x = b has no solution
         return lax.dynamic_update_slice(root, (x + lnp.where(place == j, d, 0))[:, None], (0, j))
 
-    return lax.fori_loop(0, n, column, scaled_eye(d)) if n else t
+    return lax.fori_loop(0, n, column, make_diagonal(d)) if n else t
 
 
-def _over(a: Any, b: Any) -> Any:
+def _divide_triangular(a: Any, b: Any) -> Any:
     return factorizations.triangular_solve(a, b[:, None], left_side=True)[:, 0]
 
 
@@ -196,15 +196,16 @@ def _sqrtm_jvp(primals: Any, tangents: Any) -> Any:
         c = mm(adjoint(z), mm(c, z))
 
         def column(j: Any, x: Any) -> Any:
-            y = _over(t + t[j, j] * lnp.eye(typeof(t).shape[0], dtype=typeof(t).dtype), c[:, j] - mm(x, t[:, j]))
+            y = _divide_triangular(t + t[j, j] * lnp.eye(typeof(t).shape[0], dtype=typeof(t).dtype),
+                                   c[:, j] - mm(x, t[:, j]))
             return lax.dynamic_update_slice(x, y[:, None], (0, j))
 
         return mm(z, mm(lax.fori_loop(0, typeof(t).shape[0], column, lnp.zeros_like(t)), adjoint(z)))
 
-    def transposed(_: Any, c: Any) -> Any:
+    def solve_transposed(_: Any, c: Any) -> Any:
         return lnp.matrix_transpose(solve(None, lnp.matrix_transpose(c)))
 
-    return root, custom_linear_solve(lambda x: mm(root, x) + mm(x, root), tangents[0], solve, transposed)
+    return root, custom_linear_solve(lambda x: mm(root, x) + mm(x, root), tangents[0], solve, solve_transposed)
 
 
 # --- any function ---------------------------------------------------------------------------------------------------
@@ -248,17 +249,17 @@ def funm(A: ArrayLike, func: Callable[[Array], Array], disp: bool = True) -> Any
 
 @functools.partial(jit, inline=True)
 def _complex_schur(A: Any) -> Any:
-    a = matrices("funm", A, True, "A")
+    a = to_matrices("funm", A, True, "A")
     return schur(lnp.astype(a, np.result_type(typeof(a).dtype, np.complex64)), "complex")
 
 
 @functools.partial(jit, inline=True)
 @ignore_strict_promotion
 def _parlett(t: Any, z: Any, values: Any, derivatives: Any) -> Any:
-    return lnp.vectorize(_parlett_of_one, signature="(n,n),(n,n),(n),(n)->(n,n),()")(t, z, values, derivatives)
+    return lnp.vectorize(_parlett_one, signature="(n,n),(n,n),(n),(n)->(n,n),()")(t, z, values, derivatives)
 
 
-def _parlett_of_one(t: Any, z: Any, values: Any, derivatives: Any) -> Any:
+def _parlett_one(t: Any, z: Any, values: Any, derivatives: Any) -> Any:
     n, real = typeof(t).shape[0], np.finfo(typeof(t).dtype).dtype
     eps = np.finfo(real).eps
     w = diagonal(t)
@@ -282,7 +283,7 @@ def _parlett_of_one(t: Any, z: Any, values: Any, derivatives: Any) -> Any:
         here = column - row == p
         return lnp.where(here, t * divided + rest, f), lnp.where(here, lnp.maximum(coupled, far), joined)
 
-    f, _ = lax.fori_loop(1, n, off_diagonal, (scaled_eye(values), lnp.zeros_like(coupled)))
+    f, _ = lax.fori_loop(1, n, off_diagonal, (make_diagonal(values), lnp.zeros_like(coupled)))
     least = lnp.min(lnp.where(column > row, lnp.abs(gap), 1), initial=1)
     least = lnp.where(least == 0, eps, least)
     f = mm(z, mm(f, adjoint(z)))

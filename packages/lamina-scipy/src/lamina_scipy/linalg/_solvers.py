@@ -16,7 +16,7 @@ from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import typeof
 from lamina_tracing.lax import factorizations
 
-from ._util import alike, matrices, triangle
+from ._util import promote_all, to_matrices, triangle
 
 __all__ = ["cho_solve", "det", "inv", "lu_solve", "solve", "solve_triangular"]
 
@@ -24,10 +24,10 @@ _I32 = np.dtype("int32")
 _TRANSPOSED = {0: (False, False), "N": (False, False), 1: (True, False), "T": (True, False), 2: (True, True), "C": (True, True)}
 
 
-def _pair(call: str, a: Any, b: Any, argument: str = "a") -> tuple[Any, Any, bool]:
+def _promote_pair(call: str, a: Any, b: Any, argument: str = "a") -> tuple[Any, Any, bool]:
     """Matrices and right sides `[..., n, k]` in one dtype and with the same leading axes, and whether `b` was vectors."""
-    a, b = alike(call, a, b)
-    a = matrices(call, a, True, argument)
+    a, b = promote_all(call, a, b)
+    a = to_matrices(call, a, True, argument)
     s, t = typeof(a).shape, typeof(b).shape
     vector = len(t) == 1 or len(t) == len(s) - 1 and t == s[:-1]
     if not t or t[-1 if vector else -2] != s[-1]:
@@ -44,11 +44,11 @@ def _pair(call: str, a: Any, b: Any, argument: str = "a") -> tuple[Any, Any, boo
     return lnp.broadcast_to(a, lead + s[-2:]), lnp.broadcast_to(b, lead + t[-2:]), vector
 
 
-def _out(x: Any, vector: bool) -> Any:
+def _restore_vector(x: Any, vector: bool) -> Any:
     return lnp.squeeze(x, -1) if vector else x
 
 
-def _tri(a: Any, b: Any, lower: bool, back: bool = False, unit: bool = False) -> Any:
+def _solve_triangular(a: Any, b: Any, lower: bool, back: bool = False, unit: bool = False) -> Any:
     return factorizations.triangular_solve(a, b, left_side=True, lower=lower, transpose_a=back, conjugate_a=back,
                                            unit_diagonal=unit)
 
@@ -75,7 +75,7 @@ def det(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> A
     >>> det(np.array([[1., 2.], [3., 4.]]))
     Array(-2., dtype=float32)
     """
-    return lnp.linalg.det(matrices("det", a, True))
+    return lnp.linalg.det(to_matrices("det", a, True))
 
 
 @public_api("overwrite_a", "check_finite", entries=_SQUARE)
@@ -93,7 +93,7 @@ def inv(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> A
     Array([[0.5 , 0.  ],
            [0.  , 0.25]], dtype=float32)
     """
-    return lnp.linalg.inv(matrices("inv", a, True))
+    return lnp.linalg.inv(to_matrices("inv", a, True))
 
 
 @public_api("lower", "overwrite_a", "overwrite_b", "debug", "check_finite", "assume_a")
@@ -123,19 +123,19 @@ def solve(a: ArrayLike, b: ArrayLike, lower: bool = False, overwrite_a: bool = F
     """
     if assume_a not in ("gen", "sym", "her", "pos"):
         raise ValueError(f"solve: assume_a must be 'gen', 'sym', 'her' or 'pos'; got {assume_a!r}")
-    a, b, vector = _pair("solve", a, b)
+    a, b, vector = _promote_pair("solve", a, b)
     if assume_a != "pos":
-        return _out(lnp.linalg.solve(a, b), vector)
+        return _restore_vector(lnp.linalg.solve(a, b), vector)
     a = triangle(a, lower)
     factor = factorizations.cholesky(lax.stop_gradient(a), symmetrize_input=False)
 
-    def by_factor(_: Any, y: Any) -> Any:
-        return _tri(factor, _tri(factor, y, True), True, back=True)
+    def solve_factored(_: Any, y: Any) -> Any:
+        return _solve_triangular(factor, _solve_triangular(factor, y, True), True, back=True)
 
-    def transposed(_: Any, y: Any) -> Any:  # the transpose of a Hermitian matrix is its conjugate
-        return lnp.conj(by_factor(None, lnp.conj(y)))
+    def solve_transposed(_: Any, y: Any) -> Any:  # the transpose of a Hermitian matrix is its conjugate
+        return lnp.conj(solve_factored(None, lnp.conj(y)))
 
-    return _out(custom_linear_solve(lambda x: lnp.matmul(a, x), b, by_factor, transposed), vector)
+    return _restore_vector(custom_linear_solve(lambda x: lnp.matmul(a, x), b, solve_factored, solve_transposed), vector)
 
 
 @public_api("trans", "lower", "unit_diagonal", "overwrite_b", "debug", "check_finite")
@@ -166,9 +166,10 @@ def solve_triangular(a: ArrayLike, b: ArrayLike, trans: int | str = 0, lower: bo
     if trans not in _TRANSPOSED:
         raise ValueError(f"solve_triangular: trans must be 0, 1, 2, 'N', 'T' or 'C'; got {trans!r}")
     turned, conjugated = _TRANSPOSED[trans]
-    a, b, vector = _pair("solve_triangular", a, b)
-    return _out(factorizations.triangular_solve(a, b, left_side=True, lower=lower, transpose_a=turned, conjugate_a=conjugated,
-                                                unit_diagonal=unit_diagonal), vector)
+    a, b, vector = _promote_pair("solve_triangular", a, b)
+    return _restore_vector(factorizations.triangular_solve(a, b, left_side=True, lower=lower, transpose_a=turned,
+                                                           conjugate_a=conjugated,
+                                                           unit_diagonal=unit_diagonal), vector)
 
 
 def cho_solve(c_and_lower: tuple[ArrayLike, bool], b: ArrayLike, overwrite_b: bool = False, check_finite: bool = True) -> Array:
@@ -195,12 +196,13 @@ def cho_solve(c_and_lower: tuple[ArrayLike, bool], b: ArrayLike, overwrite_b: bo
     return _cho_solve(c_and_lower[0], b, bool(c_and_lower[1]))
 
 
-def _cho_solve_plain(c: Any, b: Any, lower: bool) -> Any:
-    c, b, vector = _pair("cho_solve", c, b, "c")
-    return _out(_tri(c, _tri(c, b, lower, back=not lower), lower, back=lower), vector)
+def _cho_solve_core(c: Any, b: Any, lower: bool) -> Any:
+    c, b, vector = _promote_pair("cho_solve", c, b, "c")
+    return _restore_vector(_solve_triangular(c, _solve_triangular(c, b, lower, back=not lower), lower, back=lower),
+                           vector)
 
 
-_cho_solve = jit(_cho_solve_plain, static_argnames=("lower",), inline=True)
+_cho_solve = jit(_cho_solve_core, static_argnames=("lower",), inline=True)
 
 
 def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: int = 0, overwrite_b: bool = False,
@@ -231,21 +233,21 @@ def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: int =
     return _lu_solve(lu_and_piv[0], lu_and_piv[1], b, int(trans))
 
 
-def _lu_solve_plain(lu: Any, piv: Any, b: Any, trans: int) -> Any:
+def _lu_solve_core(lu: Any, piv: Any, b: Any, trans: int) -> Any:
     s, p = typeof(lu).shape, typeof(piv)
     if p.shape != s[:-1] or p.dtype.kind not in "iu":
         raise ShapeError(f"lu_solve: expected lu [..., n, n] and piv, integers [..., n]; got {typeof(lu).str_long()} and "
                          f"{p.str_long()}")
-    lu, b, vector = _pair("lu_solve", lu, b, "lu")
+    lu, b, vector = _promote_pair("lu_solve", lu, b, "lu")
     lead, n = typeof(lu).shape[:-2], s[-1]
     order = factorizations.lu_pivots_to_permutation(lnp.asarray(piv, _I32), n)
     order = lnp.expand_dims(lnp.broadcast_to(order, (*lead, n)), -1)
     if trans == 0:
         b = lnp.take_along_axis(b, order, -2)
-        return _out(_tri(lu, _tri(lu, b, True, unit=True), False), vector)
+        return _restore_vector(_solve_triangular(lu, _solve_triangular(lu, b, True, unit=True), False), vector)
     factors = lnp.conj(lu) if trans == 1 else lu  # `back` conjugates
-    y = _tri(factors, _tri(factors, b, False, back=True), True, back=True, unit=True)
-    return _out(lnp.take_along_axis(y, lnp.argsort(order, -2), -2), vector)
+    y = _solve_triangular(factors, _solve_triangular(factors, b, False, back=True), True, back=True, unit=True)
+    return _restore_vector(lnp.take_along_axis(y, lnp.argsort(order, -2), -2), vector)
 
 
-_lu_solve = jit(_lu_solve_plain, static_argnames=("trans",), inline=True)
+_lu_solve = jit(_lu_solve_core, static_argnames=("trans",), inline=True)

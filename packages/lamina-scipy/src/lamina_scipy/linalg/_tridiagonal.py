@@ -17,7 +17,7 @@ from lamina_tracing import ArrayLike, lax
 from lamina_tracing.extend import typeof
 from lamina_tracing.lax import factorizations
 
-from ._util import alike, scaled_eye
+from ._util import make_diagonal, promote_all
 
 __all__ = ["eigh_tridiagonal"]
 
@@ -51,21 +51,21 @@ def eigh_tridiagonal(d: ArrayLike, e: ArrayLike, *, eigvals_only: bool = False, 
     >>> eigh_tridiagonal(np.array([2., 2.]), np.array([1.]), eigvals_only=True).round(3)
     Array([1., 3.], dtype=float32)
     """
-    d, e = alike("eigh_tridiagonal", d, e)
+    d, e = promote_all("eigh_tridiagonal", d, e)
     s, t = typeof(d), typeof(e)
     if dtypes.is_complex(s.dtype):
         raise DTypeError(f"eigh_tridiagonal: expected real numbers; got d {s.str_long()} and e {t.str_long()}")
     if not s.shape or s.shape[-1] == 0 or t.shape != (*s.shape[:-1], s.shape[-1] - 1):
         raise ShapeError("eigh_tridiagonal: expected d [..., n] and e [..., n - 1], n at least 1; got "
                          f"{s.str_long()} and {t.str_long()}")
-    first, last = _chosen(select, select_range, s.shape[-1])
+    first, last = _choose_range(select, select_range, s.shape[-1])
     if eigvals_only:
         return _eigenvalues(d, e, first, last)
-    v, w = factorizations.eigh(_dense(d, e), symmetrize_input=False)
+    v, w = factorizations.eigh(_make_dense(d, e), symmetrize_input=False)
     return w[..., first:last], v[..., first:last]
 
 
-def _chosen(select: str, select_range: Any, n: int) -> tuple[int, int]:
+def _choose_range(select: str, select_range: Any, n: int) -> tuple[int, int]:
     if select == "a":
         return 0, n
     if select == "v":
@@ -81,12 +81,12 @@ def _chosen(select: str, select_range: Any, n: int) -> tuple[int, int]:
     return first, last + 1
 
 
-def _dense(d: Any, e: Any) -> Any:
+def _make_dense(d: Any, e: Any) -> Any:
     """The matrices themselves."""
     lead = [(0, 0)] * (len(typeof(e).shape) - 1)
-    below = scaled_eye(lnp.pad(e, [*lead, (0, 1)]))  # e[i] in row i; one column to the left is its place
+    below = make_diagonal(lnp.pad(e, [*lead, (0, 1)]))  # e[i] in row i; one column to the left is its place
     below = lnp.roll(below, 1, -2)
-    return scaled_eye(d) + below + lnp.matrix_transpose(below)
+    return make_diagonal(d) + below + lnp.matrix_transpose(below)
 
 
 @functools.partial(custom_jvp, nondiff_argnums=(2, 3))
@@ -107,7 +107,7 @@ def _eigenvalues(d: Any, e: Any, first: int, last: int) -> Any:
     smallest = info.tiny * lnp.maximum(lnp.max(squares, -1, keepdims=True), 1)
     rows = lnp.moveaxis(d, -1, 0)[..., None], lnp.moveaxis(squares, -1, 0)[..., None]
 
-    def below(x: Any) -> Any:
+    def count_below(x: Any) -> Any:
         """How many eigenvalues are less than x: how many pivots of `T - x` are negative."""
         def step(carry: Any, row: Any) -> Any:
             pivot, count = carry
@@ -119,7 +119,7 @@ def _eigenvalues(d: Any, e: Any, first: int, last: int) -> Any:
     def halve(_: Any, ends: Any) -> Any:
         low, high = ends
         middle = low + (high - low) / 2
-        above = below(middle) > k
+        above = count_below(middle) > k
         return lnp.where(above, low, middle), lnp.where(above, middle, high)
 
     steps = info.nmant + 8  # of the interval of all, which leaves as much as rounding does
@@ -129,7 +129,7 @@ def _eigenvalues(d: Any, e: Any, first: int, last: int) -> Any:
 
 @_eigenvalues.defjvp
 def _eigenvalues_jvp(first: int, last: int, primals: Any, tangents: Any) -> Any:
-    v = factorizations.eigh(_dense(*primals), symmetrize_input=False)[0][..., first:last]
+    v = factorizations.eigh(_make_dense(*primals), symmetrize_input=False)[0][..., first:last]
     d, e = tangents
     moved = lnp.matvec(lnp.matrix_transpose(lnp.square(v)), d)
     moved = moved + 2 * lnp.matvec(lnp.matrix_transpose(v[..., 1:, :] * v[..., :-1, :]), e)

@@ -10,10 +10,10 @@ from lamina_numpy.extend import to_inexact
 from lamina_tracing import lax
 from lamina_tracing.extend import typeof
 
-__all__ = ["adjoint", "alike", "diagonal", "matrices", "mm", "scaled_eye", "triangle"]
+__all__ = ["adjoint", "diagonal", "make_diagonal", "mm", "promote_all", "to_matrices", "triangle"]
 
 
-def matrices(call: str, a: Any, square: bool = False, argument: str = "a") -> Any:
+def to_matrices(call: str, a: Any, square: bool = False, argument: str = "a") -> Any:
     """`a` in a float dtype that factorisations have: half precision goes through float32."""
     a = to_inexact(call, lnp.asarray(a) if isinstance(a, (list, tuple)) else a)
     t = typeof(a)
@@ -24,7 +24,7 @@ def matrices(call: str, a: Any, square: bool = False, argument: str = "a") -> An
     return lnp.asarray(a, np.float32 if t.dtype.itemsize < 4 else t.dtype)
 
 
-def alike(call: str, *xs: Any) -> list[Any]:
+def promote_all(call: str, *xs: Any) -> list[Any]:
     """Arrays in one float dtype that factorisations have; their shapes stay."""
     xs = tuple(to_inexact(call, lnp.asarray(x) if isinstance(x, (list, tuple)) else x) for x in xs)
     d, _ = dtypes.promote(*[(typeof(x).dtype, typeof(x).weak_type) for x in xs])
@@ -46,7 +46,7 @@ def diagonal(x: Any) -> Any:
     return lnp.diagonal(x, 0, -2, -1)
 
 
-def scaled_eye(d: Any) -> Any:
+def make_diagonal(d: Any) -> Any:
     """Matrices `[..., n, n]` with `d` `[..., n]` on their diagonals."""
     return lnp.expand_dims(d, -1) * lnp.eye(typeof(d).shape[-1], dtype=typeof(d).dtype)
 
@@ -57,4 +57,4 @@ def triangle(a: Any, lower: bool) -> Any:
     d = diagonal(a)
     if dtypes.is_complex(typeof(a).dtype):
         d = lax.complex(lax.real(d), lnp.zeros_like(lax.real(d)))
-    return part + adjoint(part) + scaled_eye(d)
+    return part + adjoint(part) + make_diagonal(d)

@@ -16,11 +16,11 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import public_api
 
-from .._util import by_dtype, counted, real, derivatives, within
+from .._util import call_real, call_with_counts, derivatives, guard, pick
 from .._special._binomial_deviance import log1p_of
 
-__all__ = ["Distribution", "exponential", "from_end", "hyperbola", "log1p_square", "log_difference", "none_at",
-           "one_less", "proper", "complement_of_exp", "standard", "supported"]
+__all__ = ["Distribution", "clip_at_end", "exp_complement", "exp_or_nan", "hyperbola", "log1mexp", "log1p_square",
+           "log_difference", "mask_invalid", "mask_outside", "standardize", "zero_at_end"]
 
 _NAN = "NaN if a parameter is out of range"
 _KINDS = {  # first sentence; result
@@ -45,7 +45,7 @@ _ENDS = {"pdf": (0.0, 0.0), "logpdf": (-np.inf, -np.inf), "cdf": (0.0, 1.0), "lo
          "logsf": (0.0, -np.inf)}  # far out on both sides
 
 
-def _closed(fun: Callable[..., Any], kind: str, placed: bool) -> Callable[..., Any]:
+def _guard_ends(fun: Callable[..., Any], kind: str, placed: bool) -> Callable[..., Any]:
     """`fun` that is constant at infinite places: there its own derivatives may be infinity times nothing."""
     left, right = _ENDS[kind]
 
@@ -73,7 +73,8 @@ class Distribution:
         """Return the public function made from `_kind`, whose docstring is the example."""
         kind = fun.__name__.lstrip("_")
         call, parameters = f"{self.name}.{kind}", inspect.signature(fun)
-        core = _closed(fun, kind, "loc" in parameters.parameters) if kind in _ENDS and "x" in parameters.parameters else fun
+        core = _guard_ends(fun, kind,
+                           "loc" in parameters.parameters) if kind in _ENDS and "x" in parameters.parameters else fun
 
         @functools.wraps(fun)
         def run(*args: Any, **kwargs: Any) -> Any:
@@ -82,56 +83,58 @@ class Distribution:
             except TypeError as error:
                 raise TypeError(f"{call}: {error}; it takes {', '.join(parameters.parameters)}") from None
             bound.apply_defaults()
-            return (counted if "k" in parameters.parameters else real)(call, core, *bound.arguments.values())
+            return (call_with_counts if "k" in parameters.parameters else call_real)(call, core,
+                                                                                     *bound.arguments.values())
         run.__name__ = run.__qualname__ = kind
-        run.__doc__ = self._docstring(kind, parameters, inspect.cleandoc(fun.__doc__ or ""))
+        run.__doc__ = self._make_docstring(kind, parameters, inspect.cleandoc(fun.__doc__ or ""))
         return public_api()(run)
 
-    def _docstring(self, kind: str, parameters: inspect.Signature, example: str) -> str:
+    def _make_docstring(self, kind: str, parameters: inspect.Signature, example: str) -> str:
         title, result = _KINDS[kind]
         lines = [f"{title.format(what=self.what)}.", "", "Args:"]
-        lines += [_entry(f"{name}: {self.shapes.get(name) or _COMMON[name]}.") for name in parameters.parameters]
-        lines += ["Returns:", _entry(f"Float array of the shape that all arguments broadcast to, {result}."), "Raises:",
+        lines += [_format_entry(f"{name}: {self.shapes.get(name) or _COMMON[name]}.") for name in parameters.parameters]
+        lines += ["Returns:", _format_entry(f"Float array of the shape that all arguments broadcast to, {result}."),
+                  "Raises:",
                   "  TypeError: an argument is neither an array nor a number, or one is missing.",
                   "  DTypeError: an argument is complex.", "  ShapeError: the shapes do not broadcast.", "",
                   f"Source: meaning of `scipy.stats.{self.name}.{kind}`{self.source and '; ' + self.source}.", "", example]
         return "\n".join(lines)
 
 
-def _entry(text: str) -> str:
+def _format_entry(text: str) -> str:
     return textwrap.fill(text, 110, initial_indent="  ", subsequent_indent="    " if ": " in text[:12] else "  ")
 
 
-def standard(x: Any, loc: Any, scale: Any) -> Any:
+def standardize(x: Any, loc: Any, scale: Any) -> Any:
     """Return places relative to the location, in units of the width."""
     return (x - loc) / scale
 
 
-def proper(value: Any, *conditions: Any) -> Any:
+def mask_invalid(value: Any, *conditions: Any) -> Any:
     """`value` where the parameters have a meaning, else NaN."""
     return lnp.where(functools.reduce(lnp.logical_and, conditions), value, np.nan)
 
 
-def exponential(log: Any) -> Any:
-    """Compute exp without the NaNs of `proper`: jaxlib 0.10.2 compiles `exp` of a choice between numbers and NaN by one
+def exp_or_nan(log: Any) -> Any:
+    """Compute exp without the NaNs of `mask_invalid`: jaxlib 0.10.2 compiles `exp` of a choice between numbers and NaN by one
     boolean to a program that returns uninitialized memory."""
     none = lnp.isnan(log)
     return lnp.where(none, np.nan, lnp.exp(lnp.where(none, 0.0, log)))
 
 
-def none_at(end: Any, logpdf: Callable[..., Any], x: Any, inner: Any, *rest: Any) -> Any:
+def zero_at_end(end: Any, logpdf: Callable[..., Any], x: Any, inner: Any, *rest: Any) -> Any:
     """A density that is 0 at an end, from its logarithm: there it is no exponential, whose derivative would be 0
     times infinity."""
-    value = exponential(logpdf(lnp.where(end, inner, x), *rest))
+    value = exp_or_nan(logpdf(lnp.where(end, inner, x), *rest))
     return lnp.where(end & ~lnp.isnan(value), 0.0, value)
 
 
-def supported(inside: Any, value: Any, otherwise: Any, x: Any) -> Any:
+def mask_outside(inside: Any, value: Any, otherwise: Any, x: Any) -> Any:
     """`value` inside of the support; NaN where x is."""
     return lnp.where(inside, value, lnp.where(lnp.isnan(x), np.nan, otherwise))
 
 
-def from_end(y: Any) -> Any:
+def clip_at_end(y: Any) -> Any:
     """Places from the lower end of the support, 0: there is no derivative below, all of it at the end."""
     return lnp.where(y < 0, 0.0, y)
 
@@ -139,7 +142,7 @@ def from_end(y: Any) -> Any:
 def hyperbola(y: Any) -> Any:
     """2 y / (1 + y^2), without overflow."""
     wide = lnp.abs(y) > 1.0
-    z, flat = within(wide, y, 1.0), lnp.where(wide, 0.0, y)
+    z, flat = guard(wide, y, 1.0), lnp.where(wide, 0.0, y)
     return lnp.where(wide, 2.0 / (z + 1.0 / z), 2.0 * flat / (1.0 + flat * flat))
 
 
@@ -147,20 +150,20 @@ def hyperbola(y: Any) -> Any:
 def log1p_square(y: Any) -> Any:
     """log(1 + y^2) by one logarithm, to which the digits that the sum has rounded away are added; far out that of y times a
     power of 2, whose square does not overflow."""
-    far = lnp.abs(y) > by_dtype(y, 1e15, 1e100)  # late, so that the two logarithms of the sum do not cancel
-    exponent = by_dtype(y, 64, 512)
+    far = lnp.abs(y) > pick(y, 1e15, 1e100)  # late, so that the two logarithms of the sum do not cancel
+    exponent = pick(y, 64, 512)
     square = lnp.square(lnp.where(far, y * 2.0 ** -exponent, y))
     total = lnp.where(far, square, 1.0 + square)
     return lnp.log(total) + lnp.where(far, 2 * exponent * math.log(2), (square - (total - 1.0)) / total)
 
 
 @derivatives(lambda out, log: -lnp.exp(log))
-def complement_of_exp(log: Any) -> Any:
+def exp_complement(log: Any) -> Any:
     """Compute 1 - exp(log), whose derivative keeps its digits where next to nothing is taken away."""
     return 0.0 - lnp.expm1(log)
 
 
-def one_less(log_share: Any) -> Any:
+def log1mexp(log_share: Any) -> Any:
     """log(1 - exp(log_share)) without loss of digits on either side."""
     near = log_share > -0.6931471805599453
     low = lnp.where(near, lnp.where(log_share < 0, log_share, -1.0), -1.0)
@@ -172,4 +175,4 @@ def one_less(log_share: Any) -> Any:
 def log_difference(more: Any, less: Any) -> Any:
     """log(exp(more) - exp(less)), 0 of nothing minus nothing."""
     some = more > -np.inf
-    return lnp.where(some, more + one_less(lnp.where(some, less - lnp.where(some, more, 0.0), -1.0)), -np.inf)
+    return lnp.where(some, more + log1mexp(lnp.where(some, less - lnp.where(some, more, 0.0), -1.0)), -np.inf)

@@ -104,7 +104,7 @@ class gaussian_kde:
         """The number of samples."""
         return typeof(self.dataset).shape[1]
 
-    def _points(self, call: str, points: Any) -> Any:
+    def _check_points(self, call: str, points: Any) -> Any:
         x = lnp.atleast_2d(to_inexact(f"gaussian_kde.{call}", points))
         shape = typeof(x).shape
         if shape[0] != self.d and shape == (1, self.d):
@@ -115,7 +115,7 @@ class gaussian_kde:
         return x
 
     @ignore_strict_promotion
-    def _log_each(self, points: Any, centres: Any, covariance: Any) -> Any:
+    def _log_densities(self, points: Any, centres: Any, covariance: Any) -> Any:
         """The logarithms of normal densities `[m, n]`, from each centre to each point."""
         d = lnp.result_type(points, centres, covariance)
         points, centres, covariance = (lnp.astype(v, d) for v in (points, centres, covariance))
@@ -126,7 +126,8 @@ class gaussian_kde:
 
     def evaluate(self, points: ArrayLike) -> Array:
         """The density at points `[d, m]` (or one, `[d]`): `[m]`."""
-        return lnp.exp(self._log_each(self._points("evaluate", points), self.dataset, self.covariance)) @ self.weights
+        return lnp.exp(self._log_densities(self._check_points("evaluate", points), self.dataset,
+                                           self.covariance)) @ self.weights
 
     def __call__(self, points: ArrayLike) -> Array:
         """`evaluate`."""
@@ -138,7 +139,7 @@ class gaussian_kde:
 
     def logpdf(self, x: ArrayLike) -> Array:
         """The logarithm of the density at points `[d, m]`: `[m]`, far out too."""
-        each = self._log_each(self._points("logpdf", x), self.dataset, self.covariance)
+        each = self._log_densities(self._check_points("logpdf", x), self.dataset, self.covariance)
         return logsumexp(each, 1, self.weights)  # type: ignore[return-value]  # without signs it is one array
 
     @ignore_strict_promotion
@@ -149,7 +150,7 @@ class gaussian_kde:
         if typeof(centre).shape != (self.d,) or typeof(spread).shape != (self.d, self.d):
             raise ShapeError(f"gaussian_kde.integrate_gaussian: expected mean ({self.d},) and cov ({self.d}, {self.d}); got "
                              f"{typeof(centre).shape} and {typeof(spread).shape}")
-        return (lnp.exp(self._log_each(centre[:, None], self.dataset, self.covariance + spread)) @ self.weights)[0]
+        return (lnp.exp(self._log_densities(centre[:, None], self.dataset, self.covariance + spread)) @ self.weights)[0]
 
     @ignore_strict_promotion
     def integrate_box_1d(self, low: ArrayLike, high: ArrayLike) -> Array:
@@ -165,7 +166,7 @@ class gaussian_kde:
         """The integral of the product of two estimates of the same dimension."""
         if other.d != self.d:
             raise ValueError(f"gaussian_kde.integrate_kde: both must have one dimension; they have {self.d} and {other.d}")
-        each = self._log_each(other.dataset, self.dataset, self.covariance + other.covariance)
+        each = self._log_densities(other.dataset, self.dataset, self.covariance + other.covariance)
         return other.weights @ lnp.exp(each) @ self.weights
 
     def integrate_box(self, low_bounds: ArrayLike, high_bounds: ArrayLike, maxpts: Any = None) -> Array:

@@ -31,7 +31,7 @@ class ModeResult(NamedTuple):
     count: Array  # type: ignore[assignment]  # the field's name, over that of a method of tuples
 
 
-def _policy(call: str, nan_policy: Any) -> bool:
+def _check_nan_policy(call: str, nan_policy: Any) -> bool:
     """Whether NaNs are left out."""
     if nan_policy == "raise":
         raise NotImplementedError(f"{call}: nan_policy='raise' would have to look at traced values; test with "
@@ -41,7 +41,7 @@ def _policy(call: str, nan_policy: Any) -> bool:
     return nan_policy == "omit"
 
 
-def _in_front(call: str, a: Any, axis: Any) -> Any:
+def _move_to_front(call: str, a: Any, axis: Any) -> Any:
     """`a` with the axis in front; all axes as one for None; the positions of a mapped axis for its name."""
     if axis is None:
         return lnp.ravel(a)
@@ -67,12 +67,12 @@ def mode(a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate", keep
     >>> mode(np.array([3, 1, 3, 1, 2]))
     ModeResult(mode=Array(1, dtype=int32), count=Array(2, dtype=int32))
     """
-    omit = _policy("mode", nan_policy)
+    omit = _check_nan_policy("mode", nan_policy)
     x = lnp.asarray(a)
     rank = len(typeof(x).shape)
     if not rank:
         x, rank, axis = lnp.expand_dims(x, 0), 0, 0
-    x = _in_front("mode", x, axis)
+    x = _move_to_front("mode", x, axis)
     n, *rest = typeof(x).shape
     if n == 0:
         x = to_inexact("mode", x)
@@ -123,14 +123,14 @@ def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None, 
     >>> rankdata(np.array([30, 10, 20, 10]), "dense")
     Array([3, 1, 2, 1], dtype=int32)
     """
-    omit = _policy("rankdata", nan_policy)
+    omit = _check_nan_policy("rankdata", nan_policy)
     if method not in _METHODS:
         raise ValueError(f"rankdata: method must be one of {', '.join(_METHODS)}; got {method!r}")
     if omit and method != "average":
         raise NotImplementedError(f"rankdata: nan_policy='omit' needs ranks that hold NaN; got method={method!r}, whose are "
                                   "whole. Use method='average'")
     source = lnp.asarray(a)
-    x = _in_front("rankdata", source, axis)
+    x = _move_to_front("rankdata", source, axis)
     n, *rest = typeof(x).shape if typeof(x).shape else (1,)
     x = lnp.reshape(x, (n, *rest))
     order = lnp.argsort(x, 0, stable=True)
@@ -177,7 +177,7 @@ def sem(a: ArrayLike, axis: AxisLike = 0, ddof: int = 1, nan_policy: str = "prop
     Array(0.6454972, dtype=float32)
     """
     x = to_inexact("sem", a)
-    if _policy("sem", nan_policy):
+    if _check_nan_policy("sem", nan_policy):
         count = lnp.sum(~lnp.isnan(x), axis, keepdims=keepdims)
         out = lnp.nanstd(x, axis, ddof=ddof, keepdims=keepdims)
     else:

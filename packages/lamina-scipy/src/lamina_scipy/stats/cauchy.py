@@ -7,9 +7,9 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import publish as _publish
 
-from .._util import derivatives, within
+from .._util import derivatives, guard
 from .._special._binomial_deviance import log1p_of
-from ._distribution import Distribution, exponential, hyperbola, log1p_square, proper, standard
+from ._distribution import Distribution, exp_or_nan, hyperbola, log1p_square, mask_invalid, standardize
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 
@@ -19,38 +19,38 @@ _distribution = Distribution("cauchy", "Cauchy's distribution")
 def _logpdf(x, loc=0, scale=1):
     """>>> logpdf(np.array([0., 1e30]))
     Array([  -1.1447299, -139.29984  ], dtype=float32)"""
-    return proper(-log1p_square(standard(x, loc, scale)) - math.log(math.pi) - lnp.log(scale), scale > 0)
+    return mask_invalid(-log1p_square(standardize(x, loc, scale)) - math.log(math.pi) - lnp.log(scale), scale > 0)
 
 
 def _pdf(x, loc=0, scale=1):
     """>>> pdf(np.array([0., 1.]))
     Array([0.3183099 , 0.15915495], dtype=float32)"""
-    return exponential(_logpdf(x, loc, scale))
+    return exp_or_nan(_logpdf(x, loc, scale))
 
 
 def _cdf(x, loc=0, scale=1):
     """>>> cdf(np.array([0., -1e10]))
     Array([5.000000e-01, 3.183099e-11], dtype=float32)"""
-    y = standard(x, loc, scale)
-    return proper(lnp.arctan2(lnp.ones_like(y), -y) / np.pi, scale > 0)
+    y = standardize(x, loc, scale)
+    return mask_invalid(lnp.arctan2(lnp.ones_like(y), -y) / np.pi, scale > 0)
 
 
 def _sf(x, loc=0, scale=1):
     """>>> sf(np.array([0., 1e10]))
     Array([5.000000e-01, 3.183099e-11], dtype=float32)"""
-    y = standard(x, loc, scale)
-    return proper(lnp.arctan2(lnp.ones_like(y), y) / np.pi, scale > 0)
+    y = standardize(x, loc, scale)
+    return mask_invalid(lnp.arctan2(lnp.ones_like(y), y) / np.pi, scale > 0)
 
 
 def _rate(y):
     """Return the density divided by the lower share, even if the square overflows."""
     angle, wide = lnp.arctan2(lnp.ones_like(y), -y), lnp.abs(y) > 1.0
-    z, flat = within(wide, y, 2.0), lnp.where(wide, 0.0, y)
+    z, flat = guard(wide, y, 2.0), lnp.where(wide, 0.0, y)
     return lnp.where(wide, 0.5 * hyperbola(z) / (z * angle), 1.0 / ((1.0 + flat * flat) * angle))
 
 
 @derivatives(lambda out, y: _rate(y))
-def _log_below(y):
+def _log_lower(y):
     share = lnp.arctan2(lnp.ones_like(y), lnp.abs(y)) / np.pi
     return lnp.where(y < 0, lnp.log(share), log1p_of(-share))
 
@@ -58,13 +58,13 @@ def _log_below(y):
 def _logcdf(x, loc=0, scale=1):
     """>>> logcdf(np.array([0., -1e10]))
     Array([ -0.6931472, -24.17058  ], dtype=float32)"""
-    return proper(_log_below(standard(x, loc, scale)), scale > 0)
+    return mask_invalid(_log_lower(standardize(x, loc, scale)), scale > 0)
 
 
 def _logsf(x, loc=0, scale=1):
     """>>> logsf(np.array([0., 1e10]))
     Array([ -0.6931472, -24.17058  ], dtype=float32)"""
-    return proper(_log_below(-standard(x, loc, scale)), scale > 0)
+    return mask_invalid(_log_lower(-standardize(x, loc, scale)), scale > 0)
 
 
 @derivatives(lambda out, q: lnp.where(lnp.isnan(out), 0.0, np.pi * (1.0 + out * out)))
@@ -81,13 +81,13 @@ def _quantile(q):
 def _ppf(q, loc=0, scale=1):
     """>>> ppf(np.array([0.5, 1.]))
     Array([ 0., inf], dtype=float32)"""
-    return proper(loc + scale * _quantile(q), scale > 0)
+    return mask_invalid(loc + scale * _quantile(q), scale > 0)
 
 
 def _isf(q, loc=0, scale=1):
     """>>> isf(np.array([0.5, 1.]))
     Array([  0., -inf], dtype=float32)"""
-    return proper(loc - scale * _quantile(q), scale > 0)
+    return mask_invalid(loc - scale * _quantile(q), scale > 0)
 
 
 logpdf, pdf, cdf, sf, logcdf, logsf, ppf, isf = map(

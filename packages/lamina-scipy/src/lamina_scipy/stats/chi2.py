@@ -14,7 +14,7 @@ __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 _distribution = Distribution("chi2", "the chi-squared distribution", df="real array, above 0: the degrees of freedom")
 
 
-def _from_gamma(gamma_function: Callable[..., Any], example: str) -> Any:
+def _make_from_gamma(gamma_function: Callable[..., Any], example: str) -> Any:
     """Return the function of this distribution that corresponds to one of the gamma distribution."""
     def run(x, df, loc=0, scale=1):
         return gamma_function(x, 0.5 * df, loc, 2.0 * scale)
@@ -22,12 +22,13 @@ def _from_gamma(gamma_function: Callable[..., Any], example: str) -> Any:
     return _distribution(run)
 
 
-logpdf = _from_gamma(_gamma._logpdf, "logpdf(np.array([1., -1.]), 2.)\nArray([-1.1931472,       -inf], dtype=float32)")
-pdf = _from_gamma(_gamma._pdf, "pdf(np.array([1., -1.]), 2.)\nArray([0.30326533, 0.        ], dtype=float32)")
-cdf = _from_gamma(_gamma._cdf, "cdf(np.array([1., -1.]), 2.)\nArray([0.39346933, 0.        ], dtype=float32)")
-logcdf = _from_gamma(_gamma._logcdf,
-                     "logcdf(np.array([1., -1.]), 2.)\nArray([-0.93275213,        -inf], dtype=float32)")
-sf = _from_gamma(_gamma._sf, "sf(np.array([1., -1.]), 2.)\nArray([0.60653067, 1.        ], dtype=float32)")
-logsf = _from_gamma(_gamma._logsf, "logsf(np.array([1., -1.]), 2.)\nArray([-0.5, 0. ], dtype=float32)")
+logpdf = _make_from_gamma(_gamma._logpdf,
+                          "logpdf(np.array([1., -1.]), 2.)\nArray([-1.1931472,       -inf], dtype=float32)")
+pdf = _make_from_gamma(_gamma._pdf, "pdf(np.array([1., -1.]), 2.)\nArray([0.30326533, 0.        ], dtype=float32)")
+cdf = _make_from_gamma(_gamma._cdf, "cdf(np.array([1., -1.]), 2.)\nArray([0.39346933, 0.        ], dtype=float32)")
+logcdf = _make_from_gamma(_gamma._logcdf,
+                          "logcdf(np.array([1., -1.]), 2.)\nArray([-0.93275213,        -inf], dtype=float32)")
+sf = _make_from_gamma(_gamma._sf, "sf(np.array([1., -1.]), 2.)\nArray([0.60653067, 1.        ], dtype=float32)")
+logsf = _make_from_gamma(_gamma._logsf, "logsf(np.array([1., -1.]), 2.)\nArray([-0.5, 0. ], dtype=float32)")
 
 _publish(globals())

@@ -10,10 +10,10 @@ from lamina_numpy.extend import publish as _publish
 from lamina_tracing import Array, ArrayLike
 from lamina_tracing.extend import typeof
 
-from .._util import apart, floats, real, within
+from .._util import call_real, guard, promote_separately, to_floats
 from .._special._xlogy import xlogy_of
 from .._special._gammas import gammaln_of
-from ._distribution import exponential
+from ._distribution import exp_or_nan
 
 __all__ = ["logpdf", "pdf"]
 
@@ -26,10 +26,10 @@ _PARAMETERS = docstring_entries("""
     """)
 
 
-def _log(call, x, alpha, last=lambda log: log):
+def _compute_log(call, x, alpha, last=lambda log: log):
     """`last` of the logarithm, in the dtype that this is computed in."""
-    given = typeof(floats(call, x)[0]).dtype
-    final, (x, alpha) = apart(call, x, alpha)
+    given = typeof(to_floats(call, x)[0]).dtype
+    final, (x, alpha) = promote_separately(call, x, alpha)
     shape, weights = typeof(x).shape, typeof(alpha).shape
     if len(weights) != 1 or not shape or shape[0] not in (weights[0], weights[0] - 1):
         raise ShapeError(f"{call}: `alpha` must have shape (n,), and `x` n or n - 1 rows; got alpha {weights}, x {shape}")
@@ -39,10 +39,10 @@ def _log(call, x, alpha, last=lambda log: log):
     def core(x, a):
         slack = 2.0 * float(dtypes.finfo(given).eps) if given.itemsize < 4 else 1e-4 if typeof(x).dtype.itemsize < 8 else 1e-10
         inside = lnp.all(x >= 0, 0) & (lnp.abs(lnp.sum(x, 0) - 1.0) < slack)
-        value = lnp.sum(xlogy_of(a - 1.0, within(inside, x, 0.5)) - gammaln_of(a), 0) + gammaln_of(lnp.sum(a, 0))
+        value = lnp.sum(xlogy_of(a - 1.0, guard(inside, x, 0.5)) - gammaln_of(a), 0) + gammaln_of(lnp.sum(a, 0))
         out = lnp.where(inside, value, lnp.where(lnp.any(lnp.isnan(x), 0), np.nan, -np.inf))
         return last(lnp.where(lnp.all(a > 0, 0), out, np.nan))
-    return lnp.astype(real(call, core, x, lnp.reshape(alpha, (-1,) + (1,) * (len(shape) - 1))), final)
+    return lnp.astype(call_real(call, core, x, lnp.reshape(alpha, (-1,) + (1,) * (len(shape) - 1))), final)
 
 
 @public_api(entries=_PARAMETERS)
@@ -59,7 +59,7 @@ def logpdf(x: ArrayLike, alpha: ArrayLike) -> Array:
     >>> logpdf(np.array([0.2, 0.3, 0.5]), np.array([1., 2., 3.]))
     Array(1.5040774, dtype=float32)
     """
-    return _log("dirichlet.logpdf", x, alpha)
+    return _compute_log("dirichlet.logpdf", x, alpha)
 
 
 @public_api(entries=_PARAMETERS)
@@ -76,7 +76,7 @@ def pdf(x: ArrayLike, alpha: ArrayLike) -> Array:
     >>> pdf(np.array([0.2, 0.3, 0.5]), np.array([1., 2., 3.]))
     Array(4.5, dtype=float32)
     """
-    return _log("dirichlet.pdf", x, alpha, exponential)
+    return _compute_log("dirichlet.pdf", x, alpha, exp_or_nan)
 
 
 _publish(globals())

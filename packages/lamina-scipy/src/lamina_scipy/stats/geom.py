@@ -5,9 +5,9 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import publish as _publish
 
-from .._util import within
+from .._util import guard
 from .._special._xlogy import xlog1py_of
-from ._distribution import Distribution, exponential, proper, supported
+from ._distribution import Distribution, exp_or_nan, mask_invalid, mask_outside
 
 __all__ = ["logpmf", "pmf"]
 
@@ -20,14 +20,14 @@ def _logpmf(k, p, loc=0):
     Array([-0.6931472, -1.3862944,       -inf], dtype=float32)"""
     j = k - loc
     inside = (j >= 1) & (j == lnp.floor(j))
-    value = lnp.log(p) + xlog1py_of(within(inside, j, 1.0) - 1.0, -p)
-    return proper(supported(inside, value, -np.inf, j), p > 0, p <= 1)
+    value = lnp.log(p) + xlog1py_of(guard(inside, j, 1.0) - 1.0, -p)
+    return mask_invalid(mask_outside(inside, value, -np.inf, j), p > 0, p <= 1)
 
 
 def _pmf(k, p, loc=0):
     """>>> pmf(np.array([1., 2., 0.]), 0.5)
     Array([0.5 , 0.25, 0.  ], dtype=float32)"""
-    return exponential(_logpmf(k, p, loc))
+    return exp_or_nan(_logpmf(k, p, loc))
 
 
 logpmf, pmf = map(_distribution, (_logpmf, _pmf))

@@ -6,7 +6,7 @@ from lamina_numpy.extend import publish as _publish
 
 from .._util import derivatives
 from .._special._xlogy import expit_of, logit_of
-from ._distribution import Distribution, exponential, proper, standard
+from ._distribution import Distribution, exp_or_nan, mask_invalid, standardize
 
 __all__ = ["cdf", "isf", "logpdf", "pdf", "ppf", "sf"]
 
@@ -28,37 +28,37 @@ def _log_density(y):
 def _logpdf(x, loc=0, scale=1):
     """>>> logpdf(np.array([0., 2.]))
     Array([-1.3862944, -2.253856 ], dtype=float32)"""
-    return proper(_log_density(standard(x, loc, scale)) - lnp.log(scale), scale > 0)
+    return mask_invalid(_log_density(standardize(x, loc, scale)) - lnp.log(scale), scale > 0)
 
 
 def _pdf(x, loc=0, scale=1):
     """>>> pdf(np.array([0., 2.]))
     Array([0.25     , 0.1049936], dtype=float32)"""
-    return exponential(_logpdf(x, loc, scale))
+    return exp_or_nan(_logpdf(x, loc, scale))
 
 
 def _cdf(x, loc=0, scale=1):
     """>>> cdf(np.array([0., 2.]))
     Array([0.5      , 0.8807971], dtype=float32)"""
-    return proper(expit_of(standard(x, loc, scale)), scale > 0)
+    return mask_invalid(expit_of(standardize(x, loc, scale)), scale > 0)
 
 
 def _sf(x, loc=0, scale=1):
     """>>> sf(np.array([0., 2.]))
     Array([0.5       , 0.11920292], dtype=float32)"""
-    return proper(expit_of(-standard(x, loc, scale)), scale > 0)
+    return mask_invalid(expit_of(-standardize(x, loc, scale)), scale > 0)
 
 
 def _ppf(q, loc=0, scale=1):
     """>>> ppf(np.array([0.5, 0.75]))
     Array([0.       , 1.0986123], dtype=float32)"""
-    return proper(loc + scale * logit_of(q), scale > 0)
+    return mask_invalid(loc + scale * logit_of(q), scale > 0)
 
 
 def _isf(q, loc=0, scale=1):
     """>>> isf(np.array([0.5, 0.75]))
     Array([ 0.       , -1.0986123], dtype=float32)"""
-    return proper(loc - scale * logit_of(q), scale > 0)
+    return mask_invalid(loc - scale * logit_of(q), scale > 0)
 
 
 logpdf, pdf, cdf, sf, ppf, isf = map(_distribution, (_logpdf, _pdf, _cdf, _sf, _ppf, _isf))

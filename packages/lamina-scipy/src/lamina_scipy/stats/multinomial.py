@@ -10,10 +10,10 @@ from lamina_numpy.extend import publish as _publish
 from lamina_tracing import Array, ArrayLike
 from lamina_tracing.extend import typeof
 
-from .._util import apart, real
+from .._util import call_real, promote_separately
 from .._special._xlogy import xlogy_of
 from .._special._gammas import gammaln_of
-from ._distribution import exponential
+from ._distribution import exp_or_nan
 
 __all__ = ["logpmf", "pmf"]
 
@@ -28,9 +28,9 @@ _PARAMETERS = docstring_entries("""
 
 
 @ignore_strict_promotion
-def _log(call, x, n, p, last=lambda log: log):
+def _compute_log(call, x, n, p, last=lambda log: log):
     """`last` of the logarithm, in the dtype that this is computed in."""
-    final, (x, n, p) = apart(call, x, n, p)
+    final, (x, n, p) = promote_separately(call, x, n, p)
     if not typeof(x).shape:
         raise ShapeError(f"{call}: `x` and `p` must have an axis of outcomes; got rank 0")
 
@@ -41,7 +41,7 @@ def _log(call, x, n, p, last=lambda log: log):
         value = gammaln_of(n + 1.0) + lnp.sum(xlogy_of(y, p) - gammaln_of(y + 1.0), -1)
         out = lnp.where(fits, value, lnp.where(lnp.any(lnp.isnan(x), -1), np.nan, -np.inf))
         return last(lnp.where(lnp.all((p >= 0) & (p <= 1), -1) & (n >= 0), out, np.nan))
-    return lnp.astype(real(call, core, x, p, lnp.expand_dims(n, -1)), final)
+    return lnp.astype(call_real(call, core, x, p, lnp.expand_dims(n, -1)), final)
 
 
 @public_api(entries=_PARAMETERS)
@@ -58,7 +58,7 @@ def logpmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
     >>> logpmf(np.array([1., 2., 0.]), 3., np.array([0.25, 0.25, 0.5]))
     Array(-3.0602708, dtype=float32)
     """
-    return _log("multinomial.logpmf", x, n, p)
+    return _compute_log("multinomial.logpmf", x, n, p)
 
 
 @public_api(entries=_PARAMETERS)
@@ -75,7 +75,7 @@ def pmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
     >>> pmf(np.array([1., 2., 0.]), 3., np.array([0.25, 0.25, 0.5]))
     Array(0.046875, dtype=float32)
     """
-    return _log("multinomial.pmf", x, n, p, exponential)
+    return _compute_log("multinomial.pmf", x, n, p, exp_or_nan)
 
 
 _publish(globals())

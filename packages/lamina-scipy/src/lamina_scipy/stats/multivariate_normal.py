@@ -12,8 +12,8 @@ from lamina_tracing import Array, ArrayLike
 from lamina_tracing.extend import typeof
 from lamina_tracing.lax.factorizations import triangular_solve
 
-from .._util import apart
-from ._distribution import exponential
+from .._util import promote_separately
+from ._distribution import exp_or_nan
 
 __all__ = ["logpdf", "pdf"]
 
@@ -29,11 +29,11 @@ _PARAMETERS = docstring_entries("""
 
 
 @ignore_strict_promotion
-def _log(call, x, mean, cov, allow_singular=None, last=lambda log: log):
+def _compute_log(call, x, mean, cov, allow_singular=None, last=lambda log: log):
     """`last` of the logarithm, in the dtype that this is computed in."""
     if allow_singular is not None:
         raise NotImplementedError(f"{call}: allow_singular is not supported; add a small multiple of the identity to `cov`")
-    final, (x, mean, cov) = apart(call, x, mean, cov)
+    final, (x, mean, cov) = promote_separately(call, x, mean, cov)
     if not typeof(mean).shape and not typeof(cov).shape:
         y = x - mean
         value = -0.5 * y * y / cov - 0.5 * (math.log(2 * math.pi) + lnp.log(cov))
@@ -75,7 +75,7 @@ def logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike, allow_singular: None =
     >>> logpdf(np.zeros(2), np.zeros(2), np.eye(2))
     Array(-1.837877, dtype=float32)
     """
-    return _log("multivariate_normal.logpdf", x, mean, cov, allow_singular)
+    return _compute_log("multivariate_normal.logpdf", x, mean, cov, allow_singular)
 
 
 @public_api(entries=_PARAMETERS)
@@ -92,7 +92,7 @@ def pdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike) -> Array:
     >>> pdf(np.zeros(2), np.zeros(2), np.eye(2))
     Array(0.15915495, dtype=float32)
     """
-    return _log("multivariate_normal.pdf", x, mean, cov, None, exponential)
+    return _compute_log("multivariate_normal.pdf", x, mean, cov, None, exp_or_nan)
 
 
 _publish(globals())

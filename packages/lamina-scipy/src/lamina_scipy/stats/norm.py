@@ -7,7 +7,7 @@ import lamina_numpy as lnp
 from lamina_numpy.extend import publish as _publish
 
 from .._special._normal import log_ndtr_of, ndtr_of, ndtri_of
-from ._distribution import Distribution, proper, standard
+from ._distribution import Distribution, mask_invalid, standardize
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 
@@ -19,52 +19,52 @@ _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 def _logpdf(x, loc=0, scale=1):
     """>>> logpdf(np.array([0., 10.]))
     Array([ -0.9189385, -50.918938 ], dtype=float32)"""
-    y = standard(x, loc, scale)
-    return proper(-0.5 * y * y - lnp.log(scale) - _HALF_LOG_2PI, scale > 0)
+    y = standardize(x, loc, scale)
+    return mask_invalid(-0.5 * y * y - lnp.log(scale) - _HALF_LOG_2PI, scale > 0)
 
 
 def _pdf(x, loc=0, scale=1):
     """>>> pdf(np.array([0., 1.]))
     Array([0.3989423 , 0.24197073], dtype=float32)"""
-    y = standard(x, loc, scale)
+    y = standardize(x, loc, scale)
     root = lnp.exp(-0.25 * y * y)  # twice, so that the width meets it before it is below what the dtype holds
-    return proper(root / (scale * math.sqrt(2 * math.pi)) * root, scale > 0)
+    return mask_invalid(root / (scale * math.sqrt(2 * math.pi)) * root, scale > 0)
 
 
 def _cdf(x, loc=0, scale=1):
     """>>> cdf(np.array([0., 1.]))
     Array([0.5      , 0.8413447], dtype=float32)"""
-    return proper(ndtr_of(standard(x, loc, scale)), scale > 0)
+    return mask_invalid(ndtr_of(standardize(x, loc, scale)), scale > 0)
 
 
 def _logcdf(x, loc=0, scale=1):
     """>>> logcdf(np.array([0., -100.]))
     Array([-6.931472e-01, -5.005524e+03], dtype=float32)"""
-    return proper(log_ndtr_of(standard(x, loc, scale)), scale > 0)
+    return mask_invalid(log_ndtr_of(standardize(x, loc, scale)), scale > 0)
 
 
 def _sf(x, loc=0, scale=1):
     """>>> sf(np.array([0., 9.]))
     Array([5.0000000e-01, 1.1285926e-19], dtype=float32)"""
-    return proper(ndtr_of(-standard(x, loc, scale)), scale > 0)
+    return mask_invalid(ndtr_of(-standardize(x, loc, scale)), scale > 0)
 
 
 def _logsf(x, loc=0, scale=1):
     """>>> logsf(np.array([0., 100.]))
     Array([-6.931472e-01, -5.005524e+03], dtype=float32)"""
-    return proper(log_ndtr_of(-standard(x, loc, scale)), scale > 0)
+    return mask_invalid(log_ndtr_of(-standardize(x, loc, scale)), scale > 0)
 
 
 def _ppf(q, loc=0, scale=1):
     """>>> ppf(np.array([0.5, 1e-20]))
     Array([ 0.      , -9.262341], dtype=float32)"""
-    return proper(loc + scale * ndtri_of(q), scale > 0)
+    return mask_invalid(loc + scale * ndtri_of(q), scale > 0)
 
 
 def _isf(q, loc=0, scale=1):
     """>>> isf(np.array([0.5, 1e-20]))
     Array([0.      , 9.262341], dtype=float32)"""
-    return proper(loc - scale * ndtri_of(q), scale > 0)
+    return mask_invalid(loc - scale * ndtri_of(q), scale > 0)
 
 
 logpdf, pdf, cdf, logcdf, sf, logsf, ppf, isf = map(

@@ -8,10 +8,10 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 from lamina_tracing import lax
 
-from .._util import by_dtype, horner, derivatives, within
-from .._special._binomial_deviance import drop_of
+from .._util import derivatives, guard, horner, pick
+from .._special._binomial_deviance import deviance_term
 from .._special._incomplete import betaln_of
-from ._distribution import Distribution, exponential, hyperbola, log1p_square, proper, standard
+from ._distribution import Distribution, exp_or_nan, hyperbola, log1p_square, mask_invalid, standardize
 
 __all__ = ["logpdf", "pdf"]
 
@@ -28,12 +28,12 @@ def _derivative_n(out, y, n):
     ratio = y / lnp.sqrt(n)
     w = 0.5 * ratio * hyperbola(ratio)  # y^2 / (n + y^2)
     small = w < 0.3
-    v = within(small, w, 0.0)
-    turn = lnp.where(small, drop_of(lnp.ones_like(v), 1.0 - v, -v), w - log1p_square(ratio))  # log(1 - w) + w
+    v = guard(small, w, 0.0)
+    turn = lnp.where(small, deviance_term(lnp.ones_like(v), 1.0 - v, -v), w - log1p_square(ratio))  # log(1 - w) + w
     z = 0.5 * n
-    large = z >= by_dtype(n, 4.0, 16.0)
-    v, u = 1.0 / lnp.square(within(large, z, 16.0)), lnp.where(large, 1.0, z)
-    step = lnp.where(large, v * horner(v, _HALF_STEP[by_dtype(n, 3, 0):]), lax.digamma(u + 0.5) - lax.digamma(u) - 0.5 / u)
+    large = z >= pick(n, 4.0, 16.0)
+    v, u = 1.0 / lnp.square(guard(large, z, 16.0)), lnp.where(large, 1.0, z)
+    step = lnp.where(large, v * horner(v, _HALF_STEP[pick(n, 3, 0):]), lax.digamma(u + 0.5) - lax.digamma(u) - 0.5 / u)
     return 0.5 * (turn + w / n + step)
 
 
@@ -50,16 +50,16 @@ def _log_density(y, n):
 def _logpdf(x, df, loc=0, scale=1):
     """>>> logpdf(np.array([0., 1e30]), 3.)
     Array([  -1.0008888, -275.11386  ], dtype=float32)"""
-    y, normal = standard(x, loc, scale), df == np.inf
+    y, normal = standardize(x, loc, scale), df == np.inf
     limit = -0.5 * y * y - 0.5 * math.log(2 * math.pi)
     value = _log_density(y, lnp.where(normal, 1.0, df))
-    return proper(lnp.where(normal, limit, value) - lnp.log(scale), df > 0, scale > 0)
+    return mask_invalid(lnp.where(normal, limit, value) - lnp.log(scale), df > 0, scale > 0)
 
 
 def _pdf(x, df, loc=0, scale=1):
     """>>> pdf(np.array([0., 1.]), 1.)
     Array([0.3183099 , 0.15915495], dtype=float32)"""
-    return exponential(_logpdf(x, df, loc, scale))
+    return exp_or_nan(_logpdf(x, df, loc, scale))
 
 
 logpdf, pdf = map(_distribution, (_logpdf, _pdf))

@@ -10,10 +10,10 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 from lamina_tracing.extend import typeof
 
-from .._util import within
+from .._util import guard
 from .._special._binomial_deviance import log1p_of
 from .._special._normal import log_ndtr_of, ndtr_of
-from ._distribution import Distribution, exponential, log_difference, one_less, proper, standard, supported
+from ._distribution import Distribution, exp_or_nan, log1mexp, log_difference, mask_invalid, mask_outside, standardize
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 
@@ -27,7 +27,7 @@ def _log_mass(a, b):
     each other, shares of tails would leave few digits, so there the density is summed up."""
     width, middle = b - a, 0.5 * (a + b)
     narrow = width * lnp.maximum(lnp.abs(middle), 1.0) < 1.0
-    near = _narrow(within(narrow, width, 0.5), within(narrow, middle, 0.0))
+    near = _log_mass_narrow(guard(narrow, width, 0.5), guard(narrow, middle, 0.0))
     right, left = a > 0, b < 0
     low, high = lnp.where(right, -b, a), lnp.where(right, -a, b)
     tail = (right | left) & ~narrow
@@ -39,7 +39,7 @@ def _log_mass(a, b):
     return lnp.where(narrow, near, lnp.where(tail, one_side, both))
 
 
-def _narrow(width, middle):
+def _log_mass_narrow(width, middle):
     """Gauss and Legendre's sum of `exp(-(middle + t)**2 / 2)` over the width: 4 places leave 6e-10 of it, 6 places 2e-16."""
     places, weights = np.polynomial.legendre.leggauss(6 if typeof(width).dtype.itemsize > 4 else 4)
     parts = []
@@ -52,35 +52,35 @@ def _narrow(width, middle):
 def _logpdf(x, a, b, loc=0, scale=1):
     """>>> logpdf(np.array([0., 3.]), -1., 2.)
     Array([-0.71877223,        -inf], dtype=float32)"""
-    y = standard(x, loc, scale)
+    y = standardize(x, loc, scale)
     inside = (y >= a) & (y <= b)
-    z = within(inside, y, 0.0)
+    z = guard(inside, y, 0.0)
     value = -0.5 * z * z - 0.5 * math.log(2 * math.pi) - lnp.log(scale) - _log_mass(a, b)
-    return proper(supported(inside, value, -np.inf, y), a < b, scale > 0)
+    return mask_invalid(mask_outside(inside, value, -np.inf, y), a < b, scale > 0)
 
 
 def _pdf(x, a, b, loc=0, scale=1):
     """>>> pdf(np.array([0., 3.]), -1., 2.)
     Array([0.48735026, 0.        ], dtype=float32)"""
-    return exponential(_logpdf(x, a, b, loc, scale))
+    return exp_or_nan(_logpdf(x, a, b, loc, scale))
 
 
 def _logcdf(x, a, b, loc=0, scale=1):
     """>>> logcdf(np.array([0., 3.]), -1., 2.)
     Array([-0.8746961,  0.       ], dtype=float32)"""
-    y = standard(x, loc, scale)
+    y = standardize(x, loc, scale)
     inside = (y > a) & (y < b)
-    z, low, high = within(inside, y, 0.0), within(inside, a, -1.0), within(inside, b, 1.0)
+    z, low, high = guard(inside, y, 0.0), guard(inside, a, -1.0), guard(inside, b, 1.0)
     whole = _log_mass(low, high)
     below, above = _log_mass(low, z) - whole, _log_mass(z, high) - whole
-    value = lnp.where(below > -0.5, one_less(above), below)
-    return proper(supported(inside, value, lnp.where(y >= b, 0.0, -np.inf), y), a < b, scale > 0)
+    value = lnp.where(below > -0.5, log1mexp(above), below)
+    return mask_invalid(mask_outside(inside, value, lnp.where(y >= b, 0.0, -np.inf), y), a < b, scale > 0)
 
 
 def _cdf(x, a, b, loc=0, scale=1):
     """>>> cdf(np.array([0., 3.]), -1., 2.)
     Array([0.41698873, 1.        ], dtype=float32)"""
-    return exponential(_logcdf(x, a, b, loc, scale))
+    return exp_or_nan(_logcdf(x, a, b, loc, scale))
 
 
 def _logsf(x, a, b, loc=0, scale=1):
@@ -92,7 +92,7 @@ def _logsf(x, a, b, loc=0, scale=1):
 def _sf(x, a, b, loc=0, scale=1):
     """>>> sf(np.array([0., 3.]), -1., 2.)
     Array([0.5830112, 0.       ], dtype=float32)"""
-    return exponential(_logsf(x, a, b, loc, scale))
+    return exp_or_nan(_logsf(x, a, b, loc, scale))
 
 
 logpdf, pdf, logcdf, cdf, logsf, sf = map(_distribution, (_logpdf, _pdf, _logcdf, _cdf, _logsf, _sf))

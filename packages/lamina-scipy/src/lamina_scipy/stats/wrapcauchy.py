@@ -7,9 +7,9 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import publish as _publish
 
-from .._util import within
+from .._util import guard
 from .._special._binomial_deviance import log1p_of
-from ._distribution import Distribution, exponential, proper, supported
+from ._distribution import Distribution, exp_or_nan, mask_invalid, mask_outside
 
 __all__ = ["logpdf", "pdf"]
 
@@ -21,16 +21,16 @@ def _logpdf(x, c):
     """>>> logpdf(np.array([0., 7.]), 0.5)
     Array([-0.7392647,       -inf], dtype=float32)"""
     inside = (x >= 0) & (x <= 2 * np.pi)
-    half = lnp.sin(0.5 * within(inside, x, 0.0))
+    half = lnp.sin(0.5 * guard(inside, x, 0.0))
     spread = lnp.square(1.0 - c) + 4.0 * c * half * half  # 1 + c^2 - 2 c cos(x)
     value = log1p_of(-c) + log1p_of(c) - math.log(2 * math.pi) - lnp.log(spread)
-    return proper(supported(inside, value, -np.inf, x), c > 0, c < 1)
+    return mask_invalid(mask_outside(inside, value, -np.inf, x), c > 0, c < 1)
 
 
 def _pdf(x, c):
     """>>> pdf(np.array([0., 7.]), 0.5)
     Array([0.47746485, 0.        ], dtype=float32)"""
-    return exponential(_logpdf(x, c))
+    return exp_or_nan(_logpdf(x, c))
 
 
 logpdf, pdf = map(_distribution, (_logpdf, _pdf))
