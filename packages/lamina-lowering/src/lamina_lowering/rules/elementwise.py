@@ -11,6 +11,8 @@ from lamina_ir import ShapedArray, dtypes, prims, shaped
 
 from ..extend import lower_to_op
 from .._emit.rule_tables import lowering_rules
+from ._complex_functions import (by_dtype, complex_abs, complex_power, complex_reciprocal, complex_sign, complex_square,
+                                 unary_rules)
 from ._nan_guards import propagate_nan
 
 __all__: list[str] = []
@@ -85,7 +87,7 @@ for _prim, _direction in ((prims.eq_p, "EQ"), (prims.ne_p, "NE"), (prims.lt_p, "
 
 _define(prims.copy_p, lambda ctx, x: x)  # every result of a program has a buffer of its own
 _define(prims.stop_gradient_p, lambda ctx, x: x)
-_define(prims.square_p, lambda ctx, x: ctx.op("stablehlo.multiply", (x, x), ctx.aval_out))
+_define(prims.square_p, by_dtype(lambda ctx, x: ctx.op("stablehlo.multiply", (x, x), ctx.aval_out), complex_square))
 _define(prims.reduce_precision_p, lambda ctx, x, *, exponent_bits, mantissa_bits: ctx.op(
     "stablehlo.reduce_precision", (x,), ctx.aval_out, exponent_bits=ctx.i32(exponent_bits),
     mantissa_bits=ctx.i32(mantissa_bits)))
@@ -150,27 +152,20 @@ def _integer_power(ctx: Any, x: Any, y: Any, aval: ShapedArray) -> Any:
 
 
 def pow_lowering(ctx: Any, x: Any, y: Any) -> Any:
-    """Emit a power. An integer exponent of a float or complex base is converted to the base's dtype.
-
-    Complex zero to a power with a positive real part is zero, which XLA does not return.
-    """
+    """Emit a power. An integer exponent of a float or complex base is converted to the base's dtype."""
     base, exponent = ctx.avals_in
     y, aval = ctx.convert(y, exponent, base), ctx.aval_out
     if dtypes.is_integer(base.dtype):
         return _integer_power(ctx, x, y, aval)
-    out = ctx.op("stablehlo.power", (x, y), aval)
-    if not dtypes.is_complex(base.dtype):
-        return out
-    part, truth = shaped(aval.shape, dtypes.real_dtype(aval.dtype)), shaped(aval.shape, dtypes.BOOL)
-    grows = ctx.compare(ctx.op("stablehlo.real", (y,), part), ctx.const(0, part), "GT", part)
-    zero = ctx.const(0, aval)
-    is_zero = ctx.op("stablehlo.and", (grows, ctx.compare(x, zero, "EQ", aval)), truth)
-    return ctx.op("stablehlo.select", (is_zero, zero, out), aval)
+    if dtypes.is_complex(base.dtype):
+        return complex_power(ctx, x, y)
+    return ctx.op("stablehlo.power", (x, y), aval)
 
 
 def integer_pow_lowering(ctx: Any, x: Any, *, y: int) -> Any:
     """Emit an integer power by repeated squaring: one product per bit of the exponent, and one more per set bit."""
     aval = ctx.aval_out
+    is_complex = dtypes.is_complex(aval.dtype)
     if y == 0:
         return ctx.const(1, aval)
     power, result, left = x, None, abs(y)
@@ -179,7 +174,9 @@ def integer_pow_lowering(ctx: Any, x: Any, *, y: int) -> Any:
             result = power if result is None else ctx.op("stablehlo.multiply", (result, power), aval)
         left >>= 1
         if left:
-            power = ctx.op("stablehlo.multiply", (power, power), aval)
+            power = complex_square(ctx, power) if is_complex else ctx.op("stablehlo.multiply", (power, power), aval)
+    if y < 0 and is_complex:
+        return complex_reciprocal(ctx, result)
     return result if y > 0 else ctx.op("stablehlo.divide", (ctx.const(1, aval), result), aval)
 
 
@@ -274,9 +271,9 @@ def _nan_at_zero(inner: Callable[..., Any]) -> Callable[..., Any]:
     return rule
 
 
-_define(prims.abs_p, abs_lowering)
+_define(prims.abs_p, by_dtype(abs_lowering, complex_abs))
 _define(prims.digamma_p, _nan_at_zero(lower_to_op("chlo.digamma")))
-_define(prims.sign_p, sign_lowering)
+_define(prims.sign_p, by_dtype(sign_lowering, complex_sign))
 _define(prims.exp2_p, propagate_nan(exp2_lowering))
 _define(prims.conj_p, conj_lowering)
 _define(prims.polygamma_p, _nan_at_zero(_zero_at_infinity("chlo.polygamma", 0, True)))
@@ -286,3 +283,6 @@ _define(prims.integer_pow_p, integer_pow_lowering)
 _define(prims.bessel_i0e_p, bessel_i0e_lowering)
 _define(prims.max_p, _max_min("stablehlo.maximum", "GT"))
 _define(prims.min_p, _max_min("stablehlo.minimum", "LT"))
+for _name, _rule in unary_rules.items():
+    _prim = getattr(prims, f"{_name}_p")
+    _define(_prim, by_dtype(lowering_rules[_prim], _rule))

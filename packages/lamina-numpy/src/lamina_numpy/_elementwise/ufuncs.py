@@ -341,6 +341,16 @@ def reciprocal(x: ArrayLike, /) -> Array:
     return lax.integer_pow(x, -1)
 
 
+def _log_to_base(scale: float, x: Any) -> Any:
+    """Return log(x) / scale. Of complex numbers the parts are divided: an infinite part would make the other one NaN."""
+    y = lax.log(x)
+    d = typeof(y).dtype
+    if not dtypes.is_complex(d):
+        return lax.div(y, fixed(scale, d))
+    divisor = fixed(scale, dtypes.real_dtype(d))
+    return lax.complex(lax.div(lax.real(y), divisor), lax.div(lax.imag(y), divisor))
+
+
 @public_api()
 def log2(x: ArrayLike, /) -> Array:
     """Logarithm to base 2.
@@ -359,8 +369,7 @@ def log2(x: ArrayLike, /) -> Array:
     >>> log2(np.array([1., 0., -1.]))
     Array([  0., -inf,  nan], dtype=float32)
     """
-    y = lax.log(to_inexact("log2", x))
-    return lax.div(y, fixed(_LN2, typeof(y).dtype))
+    return _log_to_base(_LN2, to_inexact("log2", x))
 
 
 @public_api()
@@ -381,8 +390,7 @@ def log10(x: ArrayLike, /) -> Array:
     >>> log10(np.array([1., 0., -1.]))
     Array([  0., -inf,  nan], dtype=float32)
     """
-    y = lax.log(to_inexact("log10", x))
-    return lax.div(y, fixed(_LN10, typeof(y).dtype))
+    return _log_to_base(_LN10, to_inexact("log10", x))
 
 
 @public_api()
