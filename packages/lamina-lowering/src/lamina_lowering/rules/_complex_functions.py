@@ -78,7 +78,7 @@ class Parted(Numbers):
         return self.eq(self.abs(x), math.inf)
 
     def is_negative(self, x: Number) -> Any:
-        """Emit whether the sign bit is set. Only the total order tells -0 from 0."""
+        """Emit whether the sign bit is set. Only the total order distinguishes -0 from 0."""
         return self.ctx.compare(x.v, self.value(0.0), "LT", self.aval, total=True)
 
     def with_sign(self, size: Any, x: Number) -> Number:

@@ -197,6 +197,21 @@ def _zero_at_infinity(name: str, least: float, whole: bool) -> Callable[..., Any
     return rule
 
 
+def _zeta_of_large_orders(inner: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the rule of zeta(s, q) to give q^-s, its first term, for s above `least` and q > 0.
+
+    The other terms are negligible there, or all underflow. CHLO's factors overflow, so that it gives NaN.
+    """
+    def rule(ctx: Any, s: Any, q: Any) -> Any:
+        aval, truth = ctx.aval_out, shaped(ctx.aval_out.shape, dtypes.BOOL)
+        least = 2048.0 if aval.dtype.itemsize == 8 else 256.0
+        is_large = ctx.op("stablehlo.and", (ctx.compare(s, ctx.const(least, aval), "GT", aval),
+                                            ctx.compare(q, ctx.const(0, aval), "GT", aval)), truth)
+        first = ctx.op("stablehlo.power", (q, ctx.op("stablehlo.negate", (s,), aval)), aval)
+        return ctx.select(is_large, first, inner(ctx, s, q), aval)
+    return rule
+
+
 # Chebyshev coefficients of i0e on [0, 8], and of sqrt(x) i0e(x) on [8, inf) in the variable 8 / x. They were
 # computed with mpmath: interpolation in float64 would lose two digits.
 _I0E_NEAR = (
@@ -277,7 +292,7 @@ _define(prims.sign_p, by_dtype(sign_lowering, complex_sign))
 _define(prims.exp2_p, propagate_nan(exp2_lowering))
 _define(prims.conj_p, conj_lowering)
 _define(prims.polygamma_p, _nan_at_zero(_zero_at_infinity("chlo.polygamma", 0, True)))
-_define(prims.zeta_p, _zero_at_infinity("chlo.zeta", 1, False))
+_define(prims.zeta_p, _zeta_of_large_orders(_zero_at_infinity("chlo.zeta", 1, False)))
 _define(prims.pow_p, pow_lowering)
 _define(prims.integer_pow_p, integer_pow_lowering)
 _define(prims.bessel_i0e_p, bessel_i0e_lowering)
