@@ -106,8 +106,8 @@ def _svd_norm(a):
 @pytest.mark.parametrize("a", [
     np.eye(3), _rotation(3, 0), np.diag([2.0, 2, 1]), _rotation(3, 1) @ np.diag([2.0, 2, 1]) @ _rotation(3, 2),
     np.diag([1.0, 0, 0]), _rotation(3, 1)[:, :1] @ _rotation(3, 2)[:1], np.eye(4, 2), np.eye(2, 3) * 2,
-    _rotation(4, 3)[:, :2] @ _rotation(2, 1)], ids=["eye", "rotation", "diagonal", "rotated", "rank-1", "rotated-rank-1", "tall",
-                                                    "wide", "rotated-tall"])
+    _rotation(4, 3)[:, :2] @ _rotation(2, 1)],
+    ids=["eye", "rotation", "diagonal", "rotated", "rank-1", "rotated-rank-1", "tall", "wide", "rotated-tall"])
 def test_norm_of_svd_product_has_a_gradient_at_equal_singular_values(a):
     wanted = a / np.linalg.norm(a)
     np.testing.assert_allclose(grad(_svd_norm)(a), wanted, atol=1e-12)
@@ -136,8 +136,8 @@ def _spectral(f, c):
     """The inner product of c with V f(w) V^T."""
     def total(a):
         v, w = bind(prims.eigh_p, a, lower=True)
-        return lax.reduce_sum(lax.mul(c, product(lax.mul(v, lax.broadcast_in_dim(f(w), v.shape, (1,))), lax.transpose(v, (1, 0)))),
-                              (0, 1))
+        scaled = lax.mul(v, lax.broadcast_in_dim(f(w), v.shape, (1,)))
+        return lax.reduce_sum(lax.mul(c, product(scaled, lax.transpose(v, (1, 0)))), (0, 1))
     return total
 
 

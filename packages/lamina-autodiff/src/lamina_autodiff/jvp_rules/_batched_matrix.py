@@ -15,9 +15,9 @@ from lamina_tracing.extend import bind, scalar, typeof
 
 from .._api.custom_transpose import closed_linear_call
 
-__all__ = ["adjoint", "broadcast_vector", "diagonal", "diagonal_matrix", "divide_by_gaps", "divide_or_zero", "eye", "hermitian_from_triangle",
-           "imag_part", "lu_solve", "matmul", "matrix_transpose", "permute_rows", "real_part",
-           "slice_columns", "slice_rows", "tril", "triu"]
+__all__ = ["adjoint", "broadcast_vector", "diagonal", "diagonal_matrix", "divide_by_gaps", "divide_or_zero", "eye",
+           "hermitian_from_triangle", "imag_part", "lu_solve", "matmul", "matrix_transpose", "permute_rows",
+           "real_part", "slice_columns", "slice_rows", "tril", "triu"]
 
 
 def matrix_transpose(x):
@@ -135,7 +135,8 @@ def _quotients(x, divisor, masked):
 
 
 def _divide(divisor, x):
-    return _quotients(x, divisor, _both(lax.eq(divisor, _zero(typeof(divisor).dtype)), lax.eq(x, _zero(typeof(x).dtype))))
+    no_divisor, nothing = lax.eq(divisor, _zero(typeof(divisor).dtype)), lax.eq(x, _zero(typeof(x).dtype))
+    return _quotients(x, divisor, _both(no_divisor, nothing))
 
 
 _divide_call = closed_linear_call(_divide, _divide)
@@ -175,7 +176,7 @@ def _gap_quotients(w, operands):
 
 
 def _gap_quotients_transpose(w, ct):
-    """Return the quotients, and marks where `_split_transpose` decides: -1, or 1 if N[i, i] is not 0. 0 / 0 is 0 here."""
+    """Return the quotients, 0 for 0 / 0, and marks where `_split_transpose` decides: -1, or 1 if N[i, i] is not 0."""
     t = typeof(ct)
     gap, equal, on_diagonal = _gaps(w, t.shape)
     small = _is_negligible(ct, _largest(ct))

@@ -42,7 +42,7 @@ class Parted(Numbers):
     def __init__(self, ctx: Any, *operands: Any) -> None:
         self.whole = ctx.avals_in[0]
         super().__init__(ctx, shaped(self.whole.shape, dtypes.real_dtype(self.whole.dtype)))
-        self.guarded = ctx.platform == "cpu" and any([may_fold_nan(x) for x in operands])
+        self.guarded = ctx.platform == "cpu" and any(may_fold_nan(x) for x in operands)
         self.exp_limit = math.floor(math.log(self.top))  # exp does not overflow up to here
 
     def parts(self, z: Any) -> Parts:
@@ -344,7 +344,7 @@ def complex_sign(ctx: Any, z: Any) -> Any:
     scale = 1.0 / m.sqrt(1.0 + ratio * ratio)  # large / |z|
     large = m.where(m.eq(large, 0.0), 1.0, m.where(m.both(m.is_inf(x), m.is_inf(y)), math.nan, large))
     zero = m.both(m.eq(x, 0.0), m.eq(y, 0.0))
-    return m.join([m.where(zero, 0.0, part / large * scale) for part in (u, v)])
+    return m.join((m.where(zero, 0.0, u / large * scale), m.where(zero, 0.0, v / large * scale)))
 
 
 def complex_square(ctx: Any, z: Any) -> Any:

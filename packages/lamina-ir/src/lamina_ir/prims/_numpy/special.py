@@ -190,7 +190,10 @@ def exp2(x: Any) -> Any:
 
 
 def log1p(x: Any) -> Any:
-    """Return log(1 + x). For small complex x, log |1 + x| is log1p(|1 + x|^2 - 1) / 2; NumPy adds 1, which loses digits."""
+    """Return the logarithm of 1 + x.
+
+    For small complex x, log |1 + x| is log1p(|1 + x|^2 - 1) / 2. NumPy adds 1, which loses digits.
+    """
     whole = np.log1p(x)
     if not dtypes.is_complex(x.dtype):
         return whole
