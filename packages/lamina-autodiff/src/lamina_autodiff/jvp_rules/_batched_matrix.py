@@ -147,9 +147,9 @@ def divide_or_zero(x, divisor):
     return _divide_call(divisor, x) if typeof(x).size else x
 
 
-# The derivative of eigenvectors has the quotients x[i, j] / (w[j] - w[i]). Where w[i] = w[j], only the eigenspace of the
-# two is determined. In forward mode, x[i, j] = 0 means that they do not turn within it: the quotient is 0. Else the
-# derivative does not exist.
+# The derivative of eigenvectors has the quotients x[i, j] / (w[j] - w[i]). Where w[i] = w[j], only the eigenspace of
+# both is determined. In forward mode, x[i, j] = 0 means that the vectors do not turn within it: the quotient is 0. Else
+# the derivative does not exist.
 #
 # Reverse mode divides N = V^T ct, where ct are the cotangents of the vectors. A smooth function f of the matrix has a
 # cotangent M within the eigenspace, and c[i] = M[i, i] is that of w. M[i, j] is 0 in two cases, where N[i, j] is 0 too:
@@ -224,8 +224,8 @@ _split_calls = {flag: closed_linear_call(_split, partial(_split_transpose, flag)
 def divide_by_gaps(x, w, zero_turns=False):
     """Return the diagonal of x, in the dtype of w, and x[i, j] / (w[j] - w[i]) off the diagonal and 0 on it.
 
-    Linear in x; the comment above explains equal entries of w. `zero_turns` means that the vectors of an entry 0 of w are
-    not determined, so that the cotangents of the quotients do not determine the result unless that of the entry is 0.
+    Linear in x; the comment above explains equal entries of w. `zero_turns` means that the vectors of an entry 0 of w
+    are not determined. Then the derivative is NaN if the vectors are used and the cotangent of the entry is not 0.
     """
     if not typeof(x).size:
         return w, x

@@ -67,7 +67,10 @@ def _sech_squared_jvp(primals: Any, tangents: Any) -> Any:
 @custom_jvp
 @partial(jit, inline=True)
 def _logistic_density(x: Any, ans: Any) -> Any:
-    """s (1 - s) for s = logistic(x); for x > 0, where 1 - s cancels, exp(-x) s^2. XLA's logistic has the exponential too."""
+    """s (1 - s) for s = logistic(x); for x > 0, where 1 - s cancels, exp(-x) s^2.
+
+    XLA's logistic has the same exponential, so that it is computed once.
+    """
     rest = lax.select(lax.lt(x, 0.0), lax.sub(1.0, ans), lax.mul(lax.exp(lax.neg(x)), ans))
     return lax.mul(ans, rest)
 
@@ -89,8 +92,8 @@ def _tanh_derivative(x: Any, ans: Any) -> Any:
 
 
 def _logistic_derivative(x: Any, ans: Any) -> Any:
-    is_complex = dtypes.is_complex(typeof(x).dtype)
-    return lax.mul(ans, lax.sub(1.0, ans)) if is_complex else _logistic_density(x, ans)
+    """s (1 - s) for s = logistic(x), where 1 - s cancels; for float64 computed from x."""
+    return _logistic_density(x, ans) if typeof(x).dtype == _F64 else lax.mul(ans, lax.sub(1.0, ans))
 
 
 # x (1 - I1(x) / I0(x)) for x >= 8 as a polynomial in 16 / x - 1, highest power first. The Chebyshev series is truncated

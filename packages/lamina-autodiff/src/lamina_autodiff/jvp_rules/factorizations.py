@@ -17,8 +17,9 @@ from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, typeof
 
 from .._engine.rule_tables import declare_missing, jvp_rules, def_zero_jvp
-from ._batched_matrix import (adjoint, slice_columns, diagonal, divide_by_gaps, divide_or_zero, eye, hermitian_from_triangle,
-                              imag_part, matmul, diagonal_matrix, permute_rows, real_part, slice_rows, lu_solve, tril,
+from ._batched_matrix import (adjoint, slice_columns, diagonal, divide_by_gaps, divide_or_zero, eye,
+                              hermitian_from_triangle, imag_part, matmul, diagonal_matrix, permute_rows, real_part,
+                              slice_rows, lu_solve, tril,
                               triu, matrix_transpose, broadcast_vector)
 
 __all__: list[str] = []
@@ -169,8 +170,8 @@ def svd_jvp(primals, tangents, *, compute_uv, full_matrices):
     """With P = U^H dA V = A + B, A Hermitian and B skew-Hermitian: ds = diag A, dU = U (F * A + G * B) and
     dV = V (F * A - G * B), where F[i, j] = 1 / (s[j] - s[i]) off the diagonal and G[i, j] = 1 / (s[j] + s[i]).
 
-    This is Giles 3.3 with (P S + S P^H) / (s[j]^2 - s[i]^2) split in partial fractions: for equal singular values only F
-    is infinite. On the diagonal of G * B the phase of P is split equally between u and v (complex case). Outside the
+    This is Giles 3.3 with (P S + S P^H) / (s[j]^2 - s[i]^2) split in partial fractions: for equal singular values only
+    F is infinite. On the diagonal of G * B the phase of P is split equally between u and v (complex case). Outside the
     range of U, dU has the component (1 - U U^H) dA V / s; dV likewise.
     """
     (x,), (t,) = primals, tangents

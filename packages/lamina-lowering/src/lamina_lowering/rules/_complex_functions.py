@@ -1,11 +1,11 @@
 """Lowering of complex elementwise functions to real operations on the parts.
 
-XLA's own complex operations lose signs of zero, so that results are on the wrong side of branch cuts. They also give NaN
-for infinite operands and cancel digits near zeros. The formulas here follow C99 Annex G at signed zeros, infinities and
-NaNs. References:
+XLA's own complex operations lose signs of zero, so that results are on the wrong side of branch cuts. They also give
+NaN for infinite operands and cancel digits near zeros. The formulas here follow C99 Annex G at signed zeros, infinities
+and NaNs. References:
 
-* Kahan, "Branch cuts for complex elementary functions, or much ado about nothing's sign bit" (1987): `sqrt`, `tanh`, and
-  the reduction of the inverse functions to a quadrant.
+* Kahan, "Branch cuts for complex elementary functions, or much ado about nothing's sign bit" (1987): `sqrt`, `tanh`,
+  `atanh`, and the reduction of the inverse functions to a quadrant.
 * Hull, Fairgrieve and Tang, "Implementing complex elementary functions using exception handling" (1994), and
   "Implementing the complex arcsine and arccosine functions using exception handling" (1997): `log`, and the regions
   that CHLO's `asin`, `acos`, `asinh` and `acosh` distinguish.
@@ -24,7 +24,8 @@ from lamina_ir import dtypes, shaped
 from ._emitted_numbers import Number, Numbers
 from ._nan_guards import may_fold_nan
 
-__all__ = ["by_dtype", "complex_abs", "complex_power", "complex_reciprocal", "complex_sign", "complex_square", "unary_rules"]
+__all__ = ["by_dtype", "complex_abs", "complex_power", "complex_reciprocal", "complex_sign", "complex_square",
+           "unary_rules"]
 
 Parts = tuple[Number, Number]
 Formula = Callable[["Parted", Number, Number], Parts]
@@ -208,8 +209,8 @@ def _ordered(m: Parted, x: Number, y: Number) -> tuple[Number, Number, Number]:
 def _log_of_size(m: Parted, large: Number, ratio: Number, excess: Number) -> Number:
     """Return log |z| for large = max(|x|, |y|), without overflow.
 
-    It is log1p(excess) / 2 with `excess` = |z|^2 - 1 if that is small, else log(large) + log1p(ratio^2) / 2 (Hull et al.
-    1994). XLA's log1p is off by up to 128 units of the last place below -0.36.
+    It is log1p(excess) / 2 with `excess` = |z|^2 - 1 if that is small, else log(large) + log1p(ratio^2) / 2 (Hull et
+    al. 1994). XLA's log1p is off by up to 128 units of the last place below -0.36.
     """
     near = m.lt(m.abs(excess), 1 / 3)
     small = 0.5 * m.log1p(m.where(near, excess, ratio * ratio))
@@ -393,6 +394,6 @@ def by_dtype(real: Rule, complex_: Rule) -> Rule:
 
 unary_rules = {name: _unary(formula) for name, formula in (
     ("exp", _exp), ("exp2", _exp2), ("expm1", _expm1), ("sinh", _sinh), ("cosh", _cosh), ("tanh", _tanh),
-    ("sin", _swapped(_sinh)), ("cos", _cos), ("tan", _swapped(_tanh)), ("log", _log), ("log1p", _log1p), ("sqrt", _sqrt),
-    ("asin", _asin), ("acos", _acos), ("asinh", _asinh), ("acosh", _acosh), ("atan", _swapped(_atanh)),
+    ("sin", _swapped(_sinh)), ("cos", _cos), ("tan", _swapped(_tanh)), ("log", _log), ("log1p", _log1p),
+    ("sqrt", _sqrt), ("asin", _asin), ("acos", _acos), ("asinh", _asinh), ("acosh", _acosh), ("atan", _swapped(_atanh)),
     ("atanh", _atanh))}

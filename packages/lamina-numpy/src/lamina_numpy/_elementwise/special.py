@@ -266,7 +266,7 @@ def _i0(x: Any) -> Any:
 
 @_i0.defjvp
 def _i0_jvp(primals: Any, tangents: Any) -> Any:
-    """I0' = I1 [DLMF 10.29.3]. The derivative of exp(|x|) i0e(x) would cancel: it is 0 for tiny x, where I1 is x / 2."""
+    """I0' = I1 [DLMF 10.29.3]. The derivative of exp(|x|) i0e(x) cancels: it is 0 for tiny x, where I1 is x / 2."""
     (x,), (t,) = primals, tangents
     return _i0(x), lax.mul(t, _times_exp(x, lax.bessel_i1e(x)))
 

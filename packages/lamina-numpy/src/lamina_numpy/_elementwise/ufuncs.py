@@ -342,7 +342,7 @@ def reciprocal(x: ArrayLike, /) -> Array:
 
 
 def _log_to_base(scale: float, x: Any) -> Any:
-    """Return log(x) / scale. Of complex numbers the parts are divided: an infinite part would make the other one NaN."""
+    """Return log(x) / scale. The parts of complex numbers are divided: an infinite part would make the other NaN."""
     y = lax.log(x)
     d = typeof(y).dtype
     if not dtypes.is_complex(d):

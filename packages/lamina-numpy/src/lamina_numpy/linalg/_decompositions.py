@@ -211,7 +211,8 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
       ValueError: `UPLO` is another word.
       TypeError: `a` is neither an array nor a number.
 
-    Derivative: where eigenvalues are equal, that of the eigenvectors is NaN unless the result does not depend on theirs.
+    Derivative: where eigenvalues are equal, that of the eigenvectors is NaN unless the result does not depend on
+      theirs.
     Source: meaning of `numpy.linalg.eigh`; LAPACK `syevd` on the CPU.
 
     >>> eigh(np.array([[2., 1.], [1., 2.]])).eigenvalues.round(3)

@@ -217,7 +217,8 @@ def eigh(a: ArrayLike, b: ArrayLike | None = None, lower: bool = True, eigvals_o
       NotImplementedError: `eigvals` is given, or a `type` other than 1 without `b`.
       TypeError: `a` or `b` is neither an array nor a number.
 
-    Derivative: where eigenvalues are equal, that of the eigenvectors is NaN unless the result does not depend on theirs.
+    Derivative: where eigenvalues are equal, that of the eigenvectors is NaN unless the result does not depend on
+      theirs.
     Source: meaning of `scipy.linalg.eigh`, on stacks; with `b` by its Cholesky factor, as LAPACK `sygst` does.
 
     >>> eigh(np.array([[2., 1.], [1., 2.]]), np.diag([2., 2.]), eigvals_only=True).round(3)
